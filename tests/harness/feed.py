@@ -12,6 +12,7 @@ from packhorse.content.node import Node
 from packhorse.messaging.api import Journal, LogEnd, Outgoing, Record
 from packhorse.messaging.topics import standard_topics
 from packhorse.packages.body import pack
+from packhorse.packages.scope import type_of
 from packhorse.wire.codec import decode_discovery, decode_status
 from packhorse.wire.command_codec import decode_command_status, encode_command
 from packhorse.wire.messages import (
@@ -72,6 +73,12 @@ class Feed:
 
     def send(self, action: Action, *paths: str, agent: str = AGENT) -> int:
         return self.append(self.message(action, paths, (), None, agent))
+
+    def add_for(self, targets: Sequence[str], *nodes: Node) -> int:
+        """Append a package that is for named subscribers alone."""
+        message = self.message(Action.ADD, [node.path for node in nodes], (), nodes)
+        entry = replace(message.entry, targets=tuple(targets))
+        return self.append(replace(message, entry=entry, package_type=type_of(entry)))
 
     def bad(self, path: str = "/bad", agent: str = AGENT) -> int:
         """Append a package that no repository can hold."""

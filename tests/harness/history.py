@@ -20,7 +20,7 @@ from packhorse.content.node import Binary, Node
 from packhorse.messaging.api import Record
 from packhorse.packages.apply import apply
 from packhorse.packages.body import pack
-from packhorse.packages.limits import PACKAGE_TYPE, PART_TYPE
+from packhorse.packages.scope import type_of
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
 from packhorse.wire.package_codec import encode_package
 from packhorse_services.pipeline.archive.reading import as_batch
@@ -52,10 +52,16 @@ class History:
     records: list[Record] = field(default_factory=list)
     next_offset: int = 0
 
-    def add(self, *nodes: Node, deep: Sequence[str] = (), part: tuple[str, str] = ("", "")) -> int:
+    def add(
+        self,
+        *nodes: Node,
+        deep: Sequence[str] = (),
+        part: tuple[str, str] = ("", ""),
+        to: Sequence[str] = (),
+    ) -> int:
         """Add nodes: each alone, or the subtrees of `deep`, or of its one path a part."""
         shallow = () if deep else tuple(node.path for node in nodes)
-        return self.append(Action.ADD, shallow, tuple(deep), nodes, part)
+        return self.append(Action.ADD, shallow, tuple(deep), nodes, part, to)
 
     def delete(self, *paths: str) -> int:
         return self.append(Action.DELETE, paths, ())
@@ -67,6 +73,7 @@ class History:
         deep: tuple[str, ...],
         nodes: Iterable[Node] | None = None,
         part: tuple[str, str] = ("", ""),
+        to: Sequence[str] = (),
     ) -> int:
         offset = self.next_offset
         package_id = f"dstrpck-{offset}-{offset:016x}"
@@ -74,10 +81,10 @@ class History:
         numbered = (self.producer, 1 if self.producer else 0, offset if self.producer else 0)
         entry = PackageEntry(
             *(package_id, self.agent, action, paths, deep, "tester", *numbered),
-            *(body.length if body else 0, body.node_count if body else 0, 0, *part),
+            *(body.length if body else 0, body.node_count if body else 0, 0, *part, tuple(to)),
         )
-        kind = PART_TYPE if any(part) else PACKAGE_TYPE
-        return self.message(PackageMessage(entry, body.body if body else None, "", kind))
+        carried = body.body if body else None
+        return self.message(PackageMessage(entry, carried, "", type_of(entry)))
 
     def message(self, message: PackageMessage) -> int:
         encoded = encode_package(message)

@@ -148,7 +148,9 @@ def request(
     key: str | None = None,
     roots: Sequence[str] = ("/",),
 ) -> DistributionRequest:
-    return DistributionRequest(action, paths, tuple(deep), "tester", tuple(roots), key)
+    return DistributionRequest(
+        action, paths, tuple(deep), "tester", tuple(roots), idempotency_key=key
+    )
 
 
 def page(path: str, version: int = 0) -> Node:

@@ -20,6 +20,7 @@ from packhorse_services.pipeline.audit.expected import Expectations
 from packhorse_services.pipeline.audit.outcome import Audited, ExitCode, exit_code
 from packhorse_services.pipeline.audit.repository import Repository
 from packhorse_services.pipeline.audit.task import FINDINGS, Audit
+from packhorse_services.pipeline.snapshot.task import SnapshotRequest, make_snapshot
 from packhorse_services.pipeline.storage.location import Location
 from tests.harness.feed import page
 from tests.harness.history import JOURNAL, History, archive, statuses
@@ -92,6 +93,36 @@ def site(spark: SparkSession, databases: Databases, tmp_path: Path) -> Iterator[
 def reported(audited: Audited) -> set[tuple[str, str, int | None]]:
     assert audited.problem == ""
     return {(one.kind, one.path, one.offset) for one in audited.findings}
+
+
+def test_r35_what_is_for_named_subscribers_is_expected_there_alone(site: Site) -> None:
+    special = site.history.add(page("/a/b", 3), page("/special"), to=["named"])
+    site.history.add(page("/after"))
+    archive(site.location, site.history.records[special:])
+    for name in ("named", "wrong"):
+        site.subscriber(name)
+    for name in ("other", "told", "silent"):
+        site.subscriber(name, removed=(special,))
+    with connect(site.urls["other"], "tests") as other:
+        other.execute(
+            "INSERT INTO bookkeeping.status (publisher_agent, log_offset, subscriber, status, "
+            "package_id, attempts, reason, command_id, left_out) VALUES "
+            "('main', %s, 'other', 'SKIPPED', '', 0, '', '', true)",
+            (special,),
+        )
+    statuses(site.location, ("told", special, "LEFT_OUT"))
+    for with_base in (False, True):
+        if with_base:
+            request = SnapshotRequest()
+            blobs = str(site.history.bodies.root)
+            made = make_snapshot(site.spark, site.location, blobs, request).snapshot
+            assert (made.subscriber, made.left_out) == ("", "")
+        found = {one.subscriber: one for one in site.audit(*site.urls)}
+        assert all(not reported(found[name]) for name in ("named", "other", "told", "silent"))
+        assert {(one.kind, one.path) for one in found["wrong"].findings} == {
+            ("different", "/a/b"),
+            ("extra", "/special"),
+        }
 
 
 def test_which_ranges_differ() -> None:

@@ -26,6 +26,10 @@ class StoredDecision(NamedTuple):
     agent: str
     offset: int
     status: str
+    """`LEFT_OUT` where it was not for this subscriber."""
+
+
+LEFT_OUT = "LEFT_OUT"
 
 
 class LoadedSnapshot(NamedTuple):
@@ -52,11 +56,13 @@ def read_decisions(connection: Connection, limit: int) -> list[StoredDecision]:
     By publisher agent and offset: those that are not sent yet, and older ones that it still has.
     """
     rows = connection.execute(
-        "SELECT status.publisher_agent, status.log_offset, status.status "
+        "SELECT status.publisher_agent, status.log_offset, CASE "
+        # A database that is not migrated yet has no such column.
+        "WHEN to_jsonb(status) ->> 'left_out' = 'true' THEN %s ELSE status.status END "
         "FROM bookkeeping.status JOIN bookkeeping.position USING (publisher_agent) "
         "WHERE status.log_offset <= position.log_offset "
         "AND status.journal_id IN (position.journal_id, '') ORDER BY 1, 2 LIMIT %s",
-        (limit,),
+        (LEFT_OUT, limit),
     ).fetchall()
     return [StoredDecision(*row) for row in rows]
 

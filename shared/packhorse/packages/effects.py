@@ -15,10 +15,11 @@ from packhorse.packages.limits import (
     LIMITS,
     PACKAGE_TYPE,
     PART_TYPE,
+    TARGETED_TYPE,
     PackageLimits,
     PackageRefused,
 )
-from packhorse.packages.scope import PathScope, first_outside, part_of
+from packhorse.packages.scope import PathScope, first_outside, part_of, type_of
 from packhorse.wire.actions import exports, is_probe, removes
 from packhorse.wire.messages import PackageMessage
 
@@ -110,11 +111,13 @@ def _alone(nodes: Iterable[Node], scope: PathScope) -> Iterator[Node]:
 
 
 def _check_type(package: PackageMessage) -> None:
-    entry = package.entry
-    if package.package_type not in (PACKAGE_TYPE, PART_TYPE):
+    if package.package_type not in (PACKAGE_TYPE, PART_TYPE, TARGETED_TYPE):
         raise PackageRefused(f"unknown package type {package.package_type[:80]!r}; upgrade")
-    if (package.package_type == PART_TYPE) != bool(entry.range_from or entry.range_to):
-        raise PackageRefused(f"a package has a range exactly when its type is {PART_TYPE}")
+    if package.package_type != type_of(package.entry):
+        raise PackageRefused(
+            f"a package has a range exactly when its type is {PART_TYPE}, "
+            f"and targets exactly when it is {TARGETED_TYPE}"
+        )
 
 
 def _all_of(part: SubtreePart, nodes: Iterable[Node]) -> Iterator[Node]:

@@ -14,6 +14,9 @@ PACKAGE_TYPE = "packhorse/1"
 PART_TYPE = "packhorse/2"
 """The same body format, of a part of a subtree; a build that knows no parts refuses it (R14)."""
 
+TARGETED_TYPE = "packhorse/3"
+"""Either of them, for named subscribers; a build that would take it for everybody's refuses it."""
+
 
 class PackageCorrupt(Permanent):
     """The body is not what the package's digest, lengths or format promise."""

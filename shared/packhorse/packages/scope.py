@@ -13,7 +13,7 @@ from packhorse.content.node import (
     parent_of,
 )
 from packhorse.content.parts import SubtreePart
-from packhorse.packages.limits import PackageRefused
+from packhorse.packages.limits import PACKAGE_TYPE, PART_TYPE, TARGETED_TYPE, PackageRefused
 from packhorse.wire.actions import exports
 from packhorse.wire.messages import PackageEntry
 
@@ -35,6 +35,13 @@ def first_outside(paths: Iterable[str], roots: Sequence[str]) -> str | None:
         if not any(is_within(path, root) for root in roots):
             return path
     return None
+
+
+def type_of(entry: PackageEntry) -> str:
+    """Return the type of a package: what a build must know so that it imports the right thing."""
+    if entry.targets:
+        return TARGETED_TYPE
+    return PART_TYPE if entry.range_from or entry.range_to else PACKAGE_TYPE
 
 
 def part_of(entry: PackageEntry) -> SubtreePart | None:

@@ -37,6 +37,7 @@ def encode_status(message: StatusMessage) -> Encoded:
         command_id=message.command_id,
         decided_ms=message.decided_ms,
         journal_id=message.journal_id,
+        left_out=message.left_out,
     )
     return Encoded(type_headers(StatusMessage), wire.SerializeToString())
 
@@ -58,6 +59,7 @@ def decode_status(headers: Mapping[str, bytes], value: bytes) -> StatusMessage:
         decided_ms=wire.decided_ms,
         subscriber_instance=wire.subscriber_instance,
         journal_id=wire.journal_id,
+        left_out=wire.left_out,
     )
 
 

@@ -80,6 +80,12 @@ class PackageEntry:
     """Of an ADD of one deep path: it carries only the paths from here on, by bytes; empty: all."""
     range_to: str = ""
     """And only the paths below this one, by bytes; empty: to the end."""
+    targets: tuple[str, ...] = ()
+    """The subscribers that it is for; empty: all (R35)."""
+
+    def is_for(self, subscriber: str) -> bool:
+        """Return whether a subscriber is one of those."""
+        return not self.targets or subscriber in self.targets
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -127,6 +133,8 @@ class StatusMessage:
     subscriber_instance: str = ""
     journal_id: str = ""
     """The package topic's, whose offset this is; empty from a sender that does not know it."""
+    left_out: bool = False
+    """SKIPPED because it is not for this subscriber: it is there wherever it is wanted (R35)."""
 
 
 @dataclass(frozen=True, slots=True)

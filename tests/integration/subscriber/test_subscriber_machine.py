@@ -44,7 +44,7 @@ class Sent:
     """One record of the log as the model knows it."""
 
     record: Record
-    kind: str  # good, bad, repeat, other
+    kind: str  # good, bad, repeat, other, not_ours
 
 
 class Killed(BaseException):
@@ -111,6 +111,11 @@ class SubscriptionMachine(RuleBasedStateMachine):
     def add_deep(self, root: str, below: list[str], version: int) -> None:
         nodes = [page(root, version), *(page(f"{root}/{name}", version) for name in below)]
         self._sent(self.feed.add(*nodes, deep=[root]), "good")
+
+    @rule(path=paths, version=st.integers(0, 99), ours=st.booleans())
+    def add_for_some(self, path: str, version: int, ours: bool) -> None:
+        offset = self.feed.add_for(["sub", "x"] if ours else ["x"], page(path, version))
+        self._sent(offset, "good" if ours else "not_ours")
 
     @rule(path=paths)
     def delete(self, path: str) -> None:
@@ -207,6 +212,8 @@ class SubscriptionMachine(RuleBasedStateMachine):
         package_id = sent.record.headers[PACKAGE_ID_HEADER]
         if self._is_cleared(offset):
             self.decided[offset] = Status.REMOVED
+        elif sent.kind == "not_ours":
+            self.decided[offset] = Status.SKIPPED
         elif sent.kind == "bad":
             assert self.retries >= 0, "a bad package was passed"
             self.decided[offset] = Status.REMOVED_FAILED

@@ -45,6 +45,9 @@ At = Annotated[
     str | None,
     typer.Option(help="Later: a date and time with a time zone, such as 2026-12-24T18:00:00Z."),
 ]
+To = Annotated[
+    list[str] | None, typer.Option(help="For this subscriber alone; may be repeated. Else: all.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Report without publishing.")]
 
 # A file of requests.
@@ -85,10 +88,13 @@ class _Requested:
     wait_s: float | None
     """None: it is not waited for."""
     at: str | None = None
+    to: list[str] | None = None
 
     def is_one_request(self) -> bool:
         """Return whether it says what only one request by itself can be."""
-        return self.dry_run or any(one is not None for one in (self.wait_s, self.key, self.at))
+        return self.dry_run or any(
+            one is not None for one in (self.wait_s, self.key, self.at, self.to)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +104,7 @@ class DistributeOptions:
     deep: Deep = False
     action: Action = ActionName.ADD
     at: At = None
+    to: To = None
     dry_run: DryRun = False
     wait: WaitForAll = False
     timeout: Timeout = 60.0
@@ -121,6 +128,7 @@ def distribute(context: typer.Context, *, paths: Paths = None, options: Distribu
         options.key,
         options.timeout if options.wait else None,
         options.at,
+        options.to,
     )
     connection = context.ensure_object(Connection)
     by_file = options.from_file is not None or options.producer is not None
@@ -178,7 +186,8 @@ def _distribute(connection: Connection, requested: _Requested) -> None:
         raise CommandFailed("name at least one path, or --from-file FILE", Exit.USAGE)
     paths = {"deep_paths" if requested.deep else "paths": requested.paths}
     at = {} if requested.at is None or requested.dry_run else {"at": requested.at}
-    body = {"action": requested.action.value.upper(), **paths, **at}
+    to = {"targets": requested.to} if requested.to else {}
+    body = {"action": requested.action.value.upper(), **paths, **at, **to}
     with connection.publisher() as publisher:
         if requested.dry_run:
             report_dry_run(publisher.run(distributing.dry_run_of(body)))

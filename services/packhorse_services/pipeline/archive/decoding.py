@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
+from packhorse.bookkeeping.positions import LEFT_OUT
 from packhorse.wire.codec import decode_discovery, decode_distributed, decode_status
 from packhorse.wire.command_codec import decode_command, decode_command_status
 from packhorse.wire.messages import (
@@ -60,7 +61,7 @@ def _status(headers: Headers, value: bytes) -> tuple[str, Row]:
         "subscriber": status.subscriber,
         "publisher_agent": status.publisher_agent,
         "package_offset": status.offset,
-        "status": status.status.value,
+        "status": LEFT_OUT if status.left_out else status.status.value,
         "package_id": status.package_id,
         "attempts": status.attempts,
         "reason": status.reason,

@@ -15,7 +15,7 @@ from packhorse_services.pipeline.audit.joining import SubscriberStart, joining
 from packhorse_services.pipeline.audit.subscriber_state import Situation
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.bases import AddedSubscription, Start
-from packhorse_services.pipeline.history.beginning import BaseRules, Beginning, beginning
+from packhorse_services.pipeline.history.beginning import BaseRules, Beginning, beginning, named_for
 from packhorse_services.pipeline.history.content import ContentHistory, base_writes
 from packhorse_services.pipeline.history.decoding import CLEAR
 from packhorse_services.pipeline.history.events import kept, package_events
@@ -38,12 +38,16 @@ from packhorse_services.pipeline.storage.location import Location
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A subscriber's situation, what it removed, and the snapshot that it began with, if known."""
+    """A subscriber's situation, what it removed, and the snapshot that it began with, if known.
+
+    `named` are the offsets of the packages that are for it and not for all.
+    """
 
     situation: Situation
     removed: tuple[tuple[str, int], ...]
     """Publisher agent and offset of the packages that it did not import, in order."""
     start: Start | None
+    named: tuple[int, ...]
     since_start: bool
     """Whether only what came after each subscription's beginning counts."""
 
@@ -52,7 +56,8 @@ class Case:
         """What is equal for those that must hold the same."""
         start = self.unlike
         reported = (start.offset, start.left_out) if start else None
-        own = (self.situation.journal_id, self.situation.subscriptions, self.removed)
+        situation = self.situation
+        own = (situation.journal_id, situation.subscriptions, self.removed, self.named)
         return *own, frozenset(self.added), reported
 
     @property
@@ -161,15 +166,16 @@ class Expectations:
         """
         began = self._joining(subscriber, situation)
         removed = tuple(self._removed(subscriber, situation))
-        case = Case(situation, removed, began.start, self._since_start)
+        newest = self._newest(situation)
+        named = named_for(self._records(situation, newest.version), subscriber)
+        case = Case(situation, removed, began.start, named, self._since_start)
         if case.key not in self._kept:
-            newest = self._newest(situation)
             try:
                 begin = self._begin(subscriber, case, newest)
             except TaskRefused as error:
                 reported = began.notes if situation.joined else ()
                 raise TaskRefused("; ".join([str(error), *reported])) from None
-            self._make(case, begin, newest.version)
+            self._make(subscriber, case, begin, newest.version)
         self._kept.move_to_end(case.key)
         return replace(self._kept[case.key][0], notes=began.notes)
 
@@ -178,11 +184,11 @@ class Expectations:
         while self._kept:
             self._kept.popitem()[1][1].close()
 
-    def _make(self, case: Case, begin: Beginning, version: int) -> None:
+    def _make(self, subscriber: str, case: Case, begin: Beginning, version: int) -> None:
         while len(self._kept) >= _KEPT:
             self._kept.popitem(last=False)[1][1].close()
-        packages = self._packages(case, version, begin)
-        records = package_records(self._spark, self._location, case.situation.journal_id, version)
+        packages = self._packages(subscriber, case, version, begin)
+        records = self._records(case.situation, version)
         with ExitStack() as stack:
             events = stack.enter_context(kept(package_events(self._spark, packages)))
             base = base_writes(self._spark, begin.base, self._blobs_url) if begin.base else None
@@ -190,22 +196,28 @@ class Expectations:
             winners = stack.enter_context(kept(fold(events, base, before)))
             texts = Texts(packages, self._blobs_url, begin.base, base_offset=before)
             agents = records.select("offset", "publisher_agent")
-            past = self._past(case, version, begin)
+            past = self._past(subscriber, case, version, begin)
             expected = Expected(ContentHistory(winners, texts), events, agents, past=past)
             self._kept[case.key] = (expected, stack.pop_all())
             self.folds += 1
 
-    def _packages(self, case: Case, version: int, begin: Beginning) -> Packages:
+    def _records(self, situation: Situation, version: int) -> DataFrame:
+        return package_records(self._spark, self._location, situation.journal_id, version)
+
+    def _packages(self, subscriber: str, case: Case, version: int, begin: Beginning) -> Packages:
         wanted = PackageSelection(
             *(case.situation.journal_id, version),
             spans=case.spans(begin),
             numbered_after=dict.fromkeys(case.numbered(begin), begin.numbered_after),
             applied=begin.base.sequences if begin.base else (),
             absent=[offset for _, offset in case.removed],
+            subscriber=subscriber,
         )
         return counted(self._spark, self._location, wanted)
 
-    def _past(self, case: Case, version: int, begin: Beginning) -> Callable[[], Packages] | None:
+    def _past(
+        self, subscriber: str, case: Case, version: int, begin: Beginning
+    ) -> Callable[[], Packages] | None:
         """Return what finds, if needed, all packages of the subscriptions; None: no more."""
         spans = case.imported(begin)
         if len(spans) < 2 or spans == case.spans(begin):
@@ -214,6 +226,7 @@ class Expectations:
             *(case.situation.journal_id, version, spans),
             numbered_after=dict.fromkeys(case.numbered(begin), begin.whole_after),
             absent=[offset for _, offset in case.removed],
+            subscriber=subscriber,
         )
         return partial(counted, self._spark, self._location, wanted)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from psycopg import Connection
 
 from packhorse.bookkeeping import positions
+from packhorse.bookkeeping.positions import LEFT_OUT
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.wire.messages import Status
@@ -109,5 +110,5 @@ def _decided(connection: Connection) -> tuple[tuple[str, int, bool], ...]:
     found = positions.read_decisions(connection, _MOST_STATUSES + 1)
     if len(found) > _MOST_STATUSES:
         raise TaskRefused(f"it has more than {_MOST_STATUSES} statuses to send; let it send them")
-    imported = Status.IMPORTED.value
-    return tuple((one.agent, one.offset, one.status == imported) for one in found)
+    counts = (Status.IMPORTED.value, LEFT_OUT)
+    return tuple((one.agent, one.offset, one.status in counts) for one in found)

@@ -6,6 +6,7 @@ can't be known.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +17,7 @@ from packhorse.content.node import ROOT
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.snapshots.store import all_of
 from packhorse.wire.actions import touched
-from packhorse.wire.package_codec import decode_entry
+from packhorse.wire.package_codec import ENTRY_HEADER, decode_entry
 from packhorse.wire.record import Undecodable
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.bases import (
@@ -27,8 +28,9 @@ from packhorse_services.pipeline.history.bases import (
     serves,
     suits_added,
 )
-from packhorse_services.pipeline.history.read import gaps, package_records, without_repeats
+from packhorse_services.pipeline.history.read import gaps, header, package_records, without_repeats
 from packhorse_services.pipeline.history.target import HistoryTarget
+from packhorse_services.pipeline.history.targets import TAG, is_for, targets_of
 from packhorse_services.pipeline.storage.location import Location
 
 
@@ -56,6 +58,7 @@ class BaseRules:
     One for everybody or for `subscriber`, that lacks the packages of `left_out` and no others, and
     is not above `below`. With `start` it is this one, or lacks just what this one lacks. It need
     not have the agents of `added`, whose packages then count from where each subscription began.
+    One for everybody lacks the packages that name `subscriber`, so it may not be above them.
     """
 
     subscriber: str = ""
@@ -90,7 +93,7 @@ def beginning(
     if any(subscription.started < unknown for subscription in added.values()):
         raise TaskRefused(_lacking(holes, target, start))
     held = replace(target, agents=tuple(set(target.agents) - added.keys()))
-    replaced = _last_replacement(records, held, behind, frozenset(rules.left_out))
+    replaced = _last_replacement(records, held, behind, rules)
     if replaced is None:
         raise TaskRefused(_lacking(holes, target, start))
     return Beginning(replaced - 1, whole_after=unknown)
@@ -107,11 +110,13 @@ def _base(
     begun = began(_first(records), snapshots, target.journal_id)
     last = target.offset if rules.below is None else min(rules.below, target.offset)
     start, added = rules.start, rules.added
+    named = named_for(records, rules.subscriber) if rules.subscriber else ()
     for base in snapshots:
         if (
             base.journal_id == target.journal_id
             and unknown <= base.offset <= last
             and serves(base, _of_base(base, target, added), begun)
+            and (base.subscriber or base.offset < min(named, default=base.offset + 1))
             and leaves_out(base, rules.subscriber, _absent(base, rules.left_out, added), start)
             and suits_added(base, added, begun, unknown=unknown, start=start)
             and _is_archived(base, records)
@@ -167,6 +172,19 @@ def _holes(
     return sorted(holes, key=lambda hole: hole[1])
 
 
+def named_for(records: DataFrame, subscriber: str) -> tuple[int, ...]:
+    """Return the offsets of the packages that name `subscriber` as one that they are for (R35)."""
+    marked = f.contains(header(ENTRY_HEADER), f.lit(bytearray(TAG)))
+    rows = records.where(marked).select("offset", "headers").toLocalIterator()  # few
+    return tuple(
+        sorted(row.offset for row in rows if subscriber in targets_of(_by_name(row.headers)))
+    )
+
+
+def _by_name(headers: Iterable[Any]) -> dict[str, bytes]:
+    return {one["key"]: one["value"] or b"" for one in headers}
+
+
 def _first(records: DataFrame) -> dict[str, int]:
     """Return the offset of each publisher agent's first package."""
     named = records.where(f.col("publisher_agent").isNotNull()).groupBy("publisher_agent")
@@ -181,19 +199,20 @@ def _is_archived(base: ContentSnapshot, records: DataFrame) -> bool:
 
 
 def _last_replacement(
-    records: DataFrame, target: HistoryTarget, unknown: int, absent: frozenset[int]
+    records: DataFrame, target: HistoryTarget, unknown: int, rules: BaseRules
 ) -> int | None:
     """Return the offset of the last package that replaced or removed the whole tree, if any.
 
-    One of `absent` has replaced nothing, nor has one that repeats a producer's number (R27).
+    One that is left out has replaced nothing, nor has one that repeats a producer's number (R27).
     """
+    absent, subscriber = frozenset(rules.left_out), rules.subscriber
     own = records.where(
         f.col("publisher_agent").isin(list(target.agents)) & (f.col("offset") <= target.offset)
     )
 
     def scan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            kept = [offset for offset in _replacements(batch) if offset not in absent]
+            kept = [at for at in _replacements(batch, subscriber) if at not in absent]
             yield pa.RecordBatch.from_arrays([pa.array(kept, pa.int64())], names=["offset"])
 
     wanted = without_repeats(own).where(f.col("offset") > unknown).select("offset", "headers")
@@ -202,10 +221,11 @@ def _last_replacement(
     return None if offset is None else int(offset)
 
 
-def _replacements(batch: pa.RecordBatch) -> Iterator[int]:
+def _replacements(batch: pa.RecordBatch, subscriber: str) -> Iterator[int]:
     columns = (column.to_pylist() for column in batch.columns)
     for offset, headers in zip(*columns, strict=True):
-        if replaces_all({one["key"]: one["value"] or b"" for one in headers}):
+        named = _by_name(headers)
+        if replaces_all(named) and is_for(named, subscriber):
             yield offset
 
 

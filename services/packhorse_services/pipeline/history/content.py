@@ -20,7 +20,11 @@ from packhorse_services.pipeline.history.decoding import binaries_text
 from packhorse_services.pipeline.history.events import kept, package_events
 from packhorse_services.pipeline.history.fetching import Texts, characters_of
 from packhorse_services.pipeline.history.fold import fold, hash_of
-from packhorse_services.pipeline.history.read import PackageSelection, counted, removed_by
+from packhorse_services.pipeline.history.read import (
+    PackageSelection,
+    counted,
+    removed_by,
+)
 from packhorse_services.pipeline.history.target import HistoryTarget
 from packhorse_services.pipeline.storage.location import Location
 
@@ -103,14 +107,13 @@ def content_at(
     target: HistoryTarget,
     choice: Choice,
 ) -> Iterator[tuple[ContentHistory, Beginning]]:
-    """Lend the content at `target`, and say where its fold began.
+    """Lend the content at `target`, kept on the workers' disks, and say where its fold began.
 
-    What won is kept on the workers' disks meanwhile, so that reading it twice folds once. Raises
-    `TaskRefused` when the history is incomplete or holds packages that can't be read.
+    Raises `TaskRefused` when the history is incomplete or holds packages that can't be read.
     """
     absent = _absent(spark, location, target, choice)
+    rules = BaseRules(subscriber=choice.subscriber, left_out=absent)
     with closing(open_blobs(blobs_url)) as blobs:
-        rules = BaseRules(subscriber=choice.subscriber, left_out=absent)
         begin = beginning(spark, location, blobs, target, rules)
     wanted = PackageSelection(
         *(target.journal_id, target.version),
@@ -118,6 +121,7 @@ def content_at(
         numbered_after=dict.fromkeys(target.agents, begin.numbered_after),
         applied=begin.base.sequences if begin.base else (),
         absent=absent,
+        subscriber=choice.subscriber,
     )
     packages = counted(spark, location, wanted)
     base = base_writes(spark, begin.base, blobs_url, choice.within) if begin.base else None

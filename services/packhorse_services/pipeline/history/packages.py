@@ -14,6 +14,7 @@ from pyarrow import fs
 
 from packhorse.wire.package_codec import AGENT_HEADER
 from packhorse_services.pipeline.archive.reading import headers_of
+from packhorse_services.pipeline.history.targets import is_for
 from packhorse_services.pipeline.storage import arrow_files, tables
 from packhorse_services.pipeline.storage.delta import stored
 from packhorse_services.pipeline.storage.location import Location
@@ -55,6 +56,8 @@ class Packages:
     absent: frozenset[int]
     """Offsets of packages that do not count."""
     files: tuple[Kept, ...]
+    subscriber: str = ""
+    """Whose they are: those for named subscribers count if it is one of them (R35)."""
 
     def shares(self) -> list[OffsetShare]:
         """Return what tasks may read side by side; all of them are all packages."""
@@ -107,7 +110,8 @@ class Packages:
     def _counts(self, offset: int, headers: Mapping[str, bytes]) -> bool:
         agent = headers.get(AGENT_HEADER, b"").decode(errors="replace")
         after, up_to = self.spans.get(agent, (0, -1))
-        return after < offset <= up_to and offset not in self.absent
+        counts = after < offset <= up_to and offset not in self.absent
+        return counts and is_for(headers, self.subscriber)
 
 
 def package_files(location: Location, version: int) -> tuple[Kept, ...]:

@@ -28,7 +28,7 @@ from packhorse_services.pipeline.storage.delta import stored
 from packhorse_services.pipeline.storage.location import Location
 
 REMOVED = [one.value for one in Status if one is not Status.IMPORTED]
-"""What a subscriber says of a package that it did not import."""
+"""What a subscriber says of a package that it did not import; not LEFT_OUT: it was not for it."""
 
 NUMBERS = t.StructType(
     [
@@ -125,6 +125,8 @@ class PackageSelection:
     numbered_after: Mapping[str, int]
     applied: Iterable[AppliedSequence] = ()
     absent: Iterable[int] = ()
+    subscriber: str = ""
+    """Whose packages they are; empty: everybody's, and none that is for named subscribers."""
 
 
 def counted(spark: SparkSession, location: Location, wanted: PackageSelection) -> Packages:
@@ -140,7 +142,8 @@ def counted(spark: SparkSession, location: Location, wanted: PackageSelection) -
     gone = {int(row["offset"]) for row in repeats(own, wanted.applied).collect()}  # little
     files = package_files(location, wanted.version)
     absent = frozenset(gone.union(wanted.absent))
-    return Packages(location, wanted.journal_id, wanted.spans, absent, files)
+    whose = wanted.subscriber
+    return Packages(location, wanted.journal_id, wanted.spans, absent, files, whose)
 
 
 def numbers_up_to(

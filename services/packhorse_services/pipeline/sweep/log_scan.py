@@ -11,7 +11,7 @@ from packhorse.messaging.api import Reader, Record
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.reading import LogCut, read_to
 from packhorse.packages.body import unpack
-from packhorse.packages.limits import PACKAGE_TYPE, PART_TYPE, PackageRefused
+from packhorse.packages.limits import PACKAGE_TYPE, PART_TYPE, TARGETED_TYPE, PackageRefused
 from packhorse.wire.messages import PackageMessage
 from packhorse.wire.package_codec import decode_package
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
@@ -44,7 +44,7 @@ def of_package(message: PackageMessage, blobs: BlobStore) -> Iterator[Found]:
 
     Raises `PackageRefused` for a package of a type that this build does not know.
     """
-    if message.package_type not in (PACKAGE_TYPE, PART_TYPE):
+    if message.package_type not in (PACKAGE_TYPE, PART_TYPE, TARGETED_TYPE):
         raise PackageRefused(f"unknown package type {message.package_type[:80]!r}")
     body = message.body
     if body is not None and body.inline is None:

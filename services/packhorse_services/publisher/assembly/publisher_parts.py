@@ -246,8 +246,7 @@ class _Assembly:
 
     def _admission(self) -> Admission:
         limits = QueueLimits(self.settings.queue_packages, self.settings.queue_bytes)
-        agent = self.settings.agent
-        return Admission(self.queues.backlog, limits, self.tasks, agent=agent)
+        return Admission(self.queues, limits, self.tasks)
 
     def _early(self) -> EarlyPublishing:
         return EarlyPublishing(

@@ -89,12 +89,12 @@ class DeliveryStatusQuery:
     ) -> AbstractSet[tuple[int, str]]:
         """Return by offset and id which packages a subscriber is done with and did not import.
 
-        Of one that its subscriber did not name the id is empty.
+        What is not for it does not count. Of one that its subscriber did not name the id is empty.
         """
         rows = await connection.execute(
             """
             SELECT DISTINCT log_offset, package_id FROM bookkeeping.outcome
-            WHERE agent = %s AND log_offset = ANY(%s) AND status <> 'IMPORTED'
+            WHERE agent = %s AND log_offset = ANY(%s) AND status <> 'IMPORTED' AND NOT left_out
             AND (package_id <> '' OR journal_id = %s)
             """,
             (self._queues.agent, list(offsets), self._queues.feed.identity),

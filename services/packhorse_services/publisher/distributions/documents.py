@@ -43,6 +43,7 @@ def _fields(found: Distribution, state: DistributionState) -> dict[str, Any]:
         "deep_paths": list(entry.deep_paths),
         "range_from": entry.range_from,
         "range_to": entry.range_to,
+        "targets": list(entry.targets),
         "user": entry.user,
         "size": entry.body_length,
         "accepted_at": found.accepted_at,

@@ -66,6 +66,10 @@ def _upper(value: object) -> object:
     return value.upper() if isinstance(value, str) else value
 
 
+TargetName = Annotated[str, Field(min_length=1, max_length=200)]
+MAX_TARGETS = 100
+TARGETS = "The subscribers that it is for; the others pass it over as SKIPPED. None: all"
+
 ActionName = Annotated[Literal["ADD", "DELETE", "INVALIDATE", "TEST"], BeforeValidator(_upper)]
 QueuedActionName = Annotated[Literal["ADD", "DELETE", "INVALIDATE"], BeforeValidator(_upper)]
 """A TEST is in no queue."""
@@ -94,6 +98,10 @@ class DryRunBody(StrictBody):
     )
     deep_paths: list[Path] = Field(
         default_factory=list, max_length=MAX_PATHS, description="Nodes with all that is below"
+    )
+
+    targets: list[TargetName] = Field(
+        default_factory=list, max_length=MAX_TARGETS, description=TARGETS
     )
 
     @model_validator(mode="after")
@@ -128,15 +136,21 @@ class DistributeBody(PublishBody):
         description=f"{AT}. It is answered as SCHEDULED, and what the author has then goes out",
     )
 
+    @model_validator(mode="after")
+    def _check_targets(self) -> Self:
+        if self.at is not None and self.targets:
+            raise ValueError("what goes out later goes to all; leave out targets, or at")
+        return self
+
 
 UnsentStateName = Literal["DRAFT", "SCHEDULED", "FAILED", "CANCELLED"]
 StateName = Literal["ACCEPTED", "QUEUED", "DISTRIBUTED", "PARTLY_DISTRIBUTED"]
 STATE: Any = Field(
     description="ACCEPTED: committed, on its way to the journal. QUEUED: in the journal; a live "
     "subscriber has it still before it, or none is live. DISTRIBUTED: every subscriber that "
-    "announced itself within a day has imported it. PARTLY_DISTRIBUTED: every live subscriber is "
-    "done with it, but not every subscriber has imported it: one removed it, gave it up, skipped "
-    "it, began behind it, or is away"
+    "announced itself within a day, and that it is for, has imported it. PARTLY_DISTRIBUTED: every "
+    "live subscriber is done with it, but not every one that it is for has imported it: one "
+    "removed it, gave it up, skipped it, began behind it, or is away"
 )
 UNSENT: Any = Field(
     description=f"{STATE.description}. Of a release (`GET /releases`) that is not sent: DRAFT, "
@@ -211,6 +225,7 @@ class _Distributed(BaseModel):
     deep_paths: list[str]
     range_from: str = Field(default="", description=RANGE_FROM)
     range_to: str = Field(default="", description=RANGE_TO)
+    targets: list[str] = Field(default_factory=list, description=TARGETS)
     user: str
     size: int = Field(description="Bytes of the body as stored")
 

@@ -84,6 +84,7 @@ async def distribute(
 ) -> Response:
     """Distribute nodes to all subscribers: one package, however many there are.
 
+    With `targets` it is for these alone, and the others pass it over.
     With `at` it goes out later, and is a release until then: `PATCH` and `DELETE /releases/{id}`
     change and cancel it.
     """
@@ -122,6 +123,7 @@ def requested_of(
         action=Action(body.action),
         paths=tuple(body.paths),
         deep_paths=tuple(body.deep_paths),
+        targets=tuple(dict.fromkeys(body.targets)),
         caller=caller.name,
         roots=caller.roots,
         idempotency_key=key,
@@ -163,6 +165,7 @@ async def dry_run(request: Request, body: DryRunBody, caller: Distributor) -> Dr
                 subscriber=queue.subscriber.name, state=queue.state.value, length=queue.length
             )
             for queue in queues
+            if not requested.targets or queue.subscriber.name in requested.targets
         ],
     )
 

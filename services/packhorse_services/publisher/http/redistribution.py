@@ -1,4 +1,6 @@
-"""Distributing again what a subscriber gave up on: a new request of the same paths, to all (R18).
+"""Distributing again what a subscriber gave up on: a new request of the same paths (R18).
+
+It goes to all, or to those that the first one was for.
 
 An entry is distributed again once, unless it is asked for by name: two operators who see the same
 error queue make no two packages of it.
@@ -71,6 +73,7 @@ class Redistribution:
             action=package.action,
             paths=package.paths,
             deep_paths=package.deep_paths,
+            targets=package.targets,
             caller=self.caller.name,
             roots=self.caller.roots,
             idempotency_key=key,

@@ -53,6 +53,8 @@ class DistributionRequest:
     deep_paths: tuple[str, ...]
     caller: str
     roots: tuple[str, ...]
+    targets: tuple[str, ...] = ()
+    """The subscribers that it is for; empty: all."""
     idempotency_key: str | None = None
     traceparent: str = ""
     producer: Number | None = None
@@ -69,6 +71,7 @@ class DistributionRequest:
     def fingerprint(self) -> bytes:
         """Return a digest that two requests share exactly when they ask for the same."""
         requested = [self.action.value, self.paths, self.deep_paths]
+        requested += [self.targets] if self.targets else []
         return hashlib.sha256(json.dumps(requested).encode()).digest()
 
 

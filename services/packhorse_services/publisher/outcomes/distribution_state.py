@@ -13,7 +13,7 @@ class DistributionState(enum.Enum):
     QUEUED = "QUEUED"
     """In the journal; a live subscriber has it still before it, or none is live."""
     DISTRIBUTED = "DISTRIBUTED"
-    """Imported by every subscriber that announced itself within a day."""
+    """Imported by every subscriber that announced itself within a day, and that it is for."""
     PARTLY_DISTRIBUTED = "PARTLY_DISTRIBUTED"
     """Every live subscriber is done with it, and one of all did not import it or is away."""
 

@@ -20,6 +20,7 @@ from packhorse.wire.topics import MAX_RECORD_BYTES, Topics
 from packhorse_services.publisher.outcomes import outcome_rows
 from packhorse_services.publisher.outcomes.distribution_state import DistributionState
 from packhorse_services.publisher.outcomes.event_log import Event
+from packhorse_services.publisher.outcomes.outcome_rows import Reported
 from packhorse_services.publisher.outcomes.packages_in_range import PackageSource, Placed
 from packhorse_services.publisher.outcomes.progress import TopicCursor, move_cursor, read_cursor
 from packhorse_services.publisher.outcomes.recorder_lock import bookkeeping
@@ -27,6 +28,7 @@ from packhorse_services.publisher.outcomes.recorder_lock import bookkeeping
 logger = logging.getLogger(__name__)
 
 _LARGEST = MAX_RECORD_BYTES * 3 // 4
+_NOTHING = Reported()
 _NAMED = ("imported", "removed", "failed", "skipped", "away")
 
 
@@ -145,15 +147,18 @@ class EventPublisher:
     def _event(
         self,
         package: Placed,
-        statuses: dict[str, tuple[str, Status]],
+        statuses: Mapping[str, Reported],
         announced: Sequence[AnnouncedState],
     ) -> PackageDistributed:
         names: dict[str, list[str]] = {kind: [] for kind in _NAMED}
+        is_everywhere = True
         for one in announced:
-            package_id, status = statuses.get(one.subscriber, ("", None))
-            if package_id not in ("", package.package_id):
-                status = None
-            names[_kind(one, package.offset, status)].append(one.subscriber)
+            reported = statuses.get(one.subscriber, _NOTHING)
+            if reported.package_id not in ("", package.package_id):
+                reported = _NOTHING
+            kind = _kind(one, package.offset, reported.status)
+            is_everywhere &= kind == "imported" or reported.left_out
+            names[kind].append(one.subscriber)
         return PackageDistributed(
             package_id=package.package_id,
             publisher_agent=self._agent,
@@ -161,7 +166,7 @@ class EventPublisher:
             paths=package.paths,
             deep_paths=package.deep_paths,
             action=package.action.value,
-            state=_state(names),
+            state=_state(is_everywhere=is_everywhere),
             **{kind: tuple(found) for kind, found in names.items()},
         )
 
@@ -189,9 +194,8 @@ _KINDS = {
 }
 
 
-def _state(names: Mapping[str, Sequence[str]]) -> str:
+def _state(*, is_everywhere: bool) -> str:
     """Return the state of a package that all live subscribers are done with (R31)."""
-    is_everywhere = not any(found for kind, found in names.items() if kind != "imported")
     state = DistributionState.DISTRIBUTED if is_everywhere else DistributionState.PARTLY_DISTRIBUTED
     return state.value
 

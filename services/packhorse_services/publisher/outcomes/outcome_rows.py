@@ -7,7 +7,7 @@ place. So an outcome that is taken back leaves a row that is IMPORTED, and that 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from psycopg import Connection
 
@@ -28,6 +28,8 @@ class StoredOutcome:
     command_id: str
     decided_ms: int
     """By the clock of the subscriber's database; 0 when it does not say."""
+    left_out: bool = False
+    """Whether it is not for this subscriber, and so is where it is wanted without it (R35)."""
 
 
 Key = tuple[str, str, int]
@@ -51,19 +53,19 @@ def write(
     connection.execute(
         """
         INSERT INTO bookkeeping.outcome (agent, subscriber, journal_id, log_offset, package_id,
-            status, attempts, reason, command_id, decided_at, entry)
+            status, attempts, reason, command_id, decided_at, left_out, entry)
         SELECT %b, subscriber, journal_id, log_offset, package_id, status, attempts, reason,
-            command_id, to_timestamp(decided_ms / 1000.0), entry
+            command_id, to_timestamp(decided_ms / 1000.0), left_out, entry
         FROM unnest(%b::text[], %b::text[], %b::bigint[], %b::text[], %b::text[], %b::int[],
-            %b::text[], %b::text[], %b::bigint[], %b::bytea[])
+            %b::text[], %b::text[], %b::bigint[], %b::boolean[], %b::bytea[])
             AS reported (subscriber, journal_id, log_offset, package_id, status, attempts, reason,
-                command_id, decided_ms, entry)
+                command_id, decided_ms, left_out, entry)
         ON CONFLICT (agent, subscriber, journal_id, log_offset) DO UPDATE SET
             package_id = excluded.package_id, status = excluded.status,
             attempts = excluded.attempts, reason = excluded.reason,
             command_id = excluded.command_id, decided_at = excluded.decided_at,
             recorded_at = excluded.recorded_at, entry = excluded.entry, redistributed_as = '',
-            dismissed_at = NULL
+            dismissed_at = NULL, left_out = excluded.left_out
         WHERE excluded.decided_at > outcome.decided_at
         """,
         (agent, *_columns(outcomes)),
@@ -82,6 +84,7 @@ def _columns(outcomes: Sequence[tuple[StoredOutcome, bytes | None]]) -> tuple[li
         [one.reason for one in reported],
         [one.command_id for one in reported],
         [one.decided_ms for one in reported],
+        [one.left_out for one in reported],
         [entry for _, entry in outcomes],
     )
 
@@ -150,21 +153,26 @@ def entries(connection: Connection, package_ids: Iterable[str]) -> dict[str, byt
     )
 
 
+class Reported(NamedTuple):
+    """What a subscriber did with a package, as far as an event says it."""
+
+    package_id: str = ""
+    status: Status | None = None
+    left_out: bool = False
+
+
 def statuses_between(
     connection: Connection, agent: str, journal_id: str, first: int, last: int
-) -> dict[int, dict[str, tuple[str, Status]]]:
-    """Return by offset, then by subscriber, the package id and status of each outcome there.
-
-    What was taken back is IMPORTED.
-    """
-    found: dict[int, dict[str, tuple[str, Status]]] = {}
+) -> dict[int, dict[str, Reported]]:
+    """Return by offset, then by subscriber, each outcome there; what was taken back is IMPORTED."""
+    found: dict[int, dict[str, Reported]] = {}
     rows = connection.execute(
-        "SELECT log_offset, subscriber, package_id, status FROM bookkeeping.outcome "
+        "SELECT log_offset, subscriber, package_id, status, left_out FROM bookkeeping.outcome "
         "WHERE agent = %s AND journal_id = %s AND log_offset BETWEEN %s AND %s",
         (agent, journal_id, first, last),
     )
-    for offset, subscriber, package_id, status in rows:
-        found.setdefault(offset, {})[subscriber] = package_id, Status(status)
+    for offset, subscriber, package_id, status, left_out in rows:
+        found.setdefault(offset, {})[subscriber] = Reported(package_id, Status(status), left_out)
     return found
 
 

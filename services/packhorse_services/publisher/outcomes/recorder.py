@@ -105,6 +105,7 @@ def _outcome(status: StatusMessage, journal_id: str) -> StoredOutcome:
         reason=_clean(status.reason, _MAX_REASON),
         command_id=_clean(status.command_id, _MAX_NAME),
         decided_ms=status.decided_ms if 0 < status.decided_ms <= _LAST_MS else 0,
+        left_out=status.left_out,
     )
 
 

@@ -1,18 +1,17 @@
-"""Back-pressure: no new packages while a live subscriber is too far behind."""
+"""What is refused before it is exported: too much, and what is for nobody that is known."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import quote
 
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.pool import Lender
 from packhorse.db.roles import act_as
-from packhorse.errors import Transient
+from packhorse.errors import PackhorseError, Transient
 from packhorse.wire.actions import is_probe
 from packhorse_services.publisher.outbox.request import Accepted, DistributionRequest, Pending
 from packhorse_services.publisher.publish import repeated_requests
-from packhorse_services.publisher.queues.queue import Backlog
+from packhorse_services.publisher.queues.queue import Backlog, Queues, UnknownSubscriber
 
 
 class QueueFull(Transient):
@@ -37,40 +36,45 @@ class Admission:
 
     def __init__(
         self,
-        backlog: Callable[[], Backlog],
+        queues: Queues,
         limits: QueueLimits,
         pool: Lender,
-        *,
-        agent: str,
     ) -> None:
-        self._backlog, self._limits, self._pool, self._agent = backlog, limits, pool, agent
+        self._queues, self._limits, self._pool = queues, limits, pool
 
     async def known(self, request: DistributionRequest) -> Accepted | None:
         """Return what the request has led to already, or None when it may be published.
 
         Only when too much waits it is looked up, and `QueueFull` raised for what is new; what is
         known of a repeated request is raised as `repeated_requests.answer` says. TEST is
-        always taken.
+        always taken. `UnknownSubscriber` is raised for a target that nobody knows.
         """
-        backlog = self._too_much(request)
-        if backlog is None:
+        obstacle = self._obstacle(request)
+        if obstacle is None:
             return None
         if request.idempotency_key is not None or request.producer is not None:
             accepted = await self.repeated(request)
             if accepted is not None:
                 return accepted
-        raise QueueFull(self._reason(backlog))
+        raise obstacle
 
     def check(self, request: DistributionRequest) -> None:
         """Raise `QueueFull` when too much waits for what the request would add."""
-        backlog = self._too_much(request)
-        if backlog is not None:
-            raise QueueFull(self._reason(backlog))
+        obstacle = self._obstacle(request)
+        if obstacle is not None:
+            raise obstacle
 
-    def _too_much(self, request: DistributionRequest) -> Backlog | None:
-        """Return what waits where that is too much for the request."""
-        backlog = self._backlog()
-        return backlog if self._limits.is_over(backlog) and not is_probe(request.action) else None
+    def _obstacle(self, request: DistributionRequest) -> PackhorseError | None:
+        """Return why a request can't be taken now, if it is new."""
+        try:
+            for target in request.targets:
+                self._queues.subscriber(target)
+        except UnknownSubscriber as error:
+            return error
+        backlog = self._queues.backlog()
+        if self._limits.is_over(backlog) and not is_probe(request.action):
+            return QueueFull(self._reason(backlog))
+        return None
 
     async def repeated(self, request: DistributionRequest) -> Accepted | None:
         """Return what a request with a key has led to already, or None."""
@@ -81,12 +85,12 @@ class Admission:
     def _look_up(self, pending: Pending) -> None:
         with self._pool.connection() as connection:
             act_as(connection, BOOKKEEPER)
-            repeated_requests.answer(connection, self._agent, [pending], verified=True)
+            repeated_requests.answer(connection, self._queues.agent, [pending], verified=True)
 
     def _reason(self, backlog: Backlog) -> str:
         return (
             f"subscriber {backlog.subscriber!r} has {backlog.packages} packages with "
-            f"{backlog.bytes} bytes of agent {self._agent!r} still to import; "
+            f"{backlog.bytes} bytes of agent {self._queues.agent!r} still to import; "
             f"{self._limits.packages} packages and {self._limits.bytes} bytes may wait. Try again "
             f"when it has caught up; `packhorse get queue {backlog.subscriber}` or GET "
             f"/queues/{quote(backlog.subscriber or '', safe='')} shows what holds it up"

@@ -11,8 +11,9 @@ from packhorse.clock import Clock
 from packhorse.content.node import Node
 from packhorse.packages.body import pack
 from packhorse.packages.build import ShallowReader, export, require_absent
-from packhorse.packages.limits import LIMITS, PACKAGE_TYPE, PART_TYPE, PackageLimits, PackageRefused
+from packhorse.packages.limits import LIMITS, PackageLimits, PackageRefused
 from packhorse.packages.package_id import RANDOM_BITS, make_package_id
+from packhorse.packages.scope import type_of
 from packhorse.wire.actions import exports, removes
 from packhorse.wire.messages import AWAITED, PackageBody, PackageEntry, PackageMessage
 from packhorse_services.publisher.outbox.request import (
@@ -92,11 +93,8 @@ class Packer:
             range_from=body.range_from,
             range_to=body.range_to,
         )
-        message = replace(
-            self._message(entry, request),
-            body=PackageBody(bytes.fromhex(body.sha256), body.content_length, reference=body.key),
-            package_type=PART_TYPE if body.range_from or body.range_to else PACKAGE_TYPE,
-        )
+        carried = PackageBody(bytes.fromhex(body.sha256), body.content_length, reference=body.key)
+        message = self._message(entry, request, carried)
         stored = StoredBody(body.key, body.length, body.sha256)
         return Draft(message, request.traceparent, stored, request.producer)
 
@@ -118,10 +116,11 @@ class Packer:
             body_length=length,
             node_count=nodes,
             accepted_ms=int(package_id.split("-")[1]),
+            targets=request.targets,
         )
 
     def _message(
         self, entry: PackageEntry, request: DistributionRequest, body: PackageBody | None = None
     ) -> PackageMessage:
         metadata = {AWAITED: "true"} if request.awaited else {}
-        return PackageMessage(entry, body, publisher_instance=self._instance, metadata=metadata)
+        return PackageMessage(entry, body, self._instance, type_of(entry), metadata)

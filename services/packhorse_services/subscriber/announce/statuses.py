@@ -36,19 +36,28 @@ class Decision:
     attempts: int = 0
     reason: str = ""
     command_id: str = ""
+    left_out: bool = False
+    """Of SKIPPED: it is not for this subscriber (R35)."""
+
+
+def left_out(mark: Mark, reason: str) -> Decision:
+    """Return the decision about a package that is not for this subscriber."""
+    return Decision(mark, Status.SKIPPED, reason=reason, left_out=True)
 
 
 _RECORD = """
 INSERT INTO bookkeeping.status (
     publisher_agent, journal_id, subscriber,
-    log_offset, package_id, status, attempts, reason, command_id)
+    log_offset, package_id, status, attempts, reason, command_id, left_out)
 SELECT %s, %s, %s, decided.* FROM unnest(
-    %s::bigint[], %s::text[], %s::text[], %s::int[], %s::text[], %s::text[]) AS decided
+    %s::bigint[], %s::text[], %s::text[], %s::int[], %s::text[], %s::text[],
+    %s::boolean[]) AS decided
 ON CONFLICT (publisher_agent, log_offset) DO UPDATE SET
     journal_id = excluded.journal_id,
     subscriber = excluded.subscriber, package_id = excluded.package_id,
     status = excluded.status, attempts = excluded.attempts, reason = excluded.reason,
-    command_id = excluded.command_id, decided_at = excluded.decided_at
+    command_id = excluded.command_id, decided_at = excluded.decided_at,
+    left_out = excluded.left_out
 """
 
 
@@ -70,6 +79,7 @@ def record_statuses(
             [decision.attempts for decision in decisions],
             [decision.reason for decision in decisions],
             [decision.command_id for decision in decisions],
+            [decision.left_out for decision in decisions],
         ),
     )
 
@@ -187,8 +197,8 @@ class StatusSender:
 def _unsent(connection: Connection, agent: str, instance: str) -> list[StatusMessage]:
     rows = connection.execute(
         """
-        SELECT subscriber, log_offset, status, package_id, attempts, reason,
-            command_id, (extract(epoch FROM decided_at) * 1000)::bigint, journal_id
+        SELECT subscriber, log_offset, status, package_id, attempts, reason, command_id,
+            (extract(epoch FROM decided_at) * 1000)::bigint, journal_id, left_out
         FROM bookkeeping.status
         WHERE publisher_agent = %(agent)s AND log_offset > coalesce((
             SELECT log_offset FROM bookkeeping.status_mark
@@ -210,8 +220,9 @@ def _unsent(connection: Connection, agent: str, instance: str) -> list[StatusMes
             decided_ms=decided,
             subscriber_instance=instance,
             journal_id=journal,
+            left_out=left,
         )
-        for name, offset, status, package, attempts, reason, command, decided, journal in rows
+        for name, offset, status, package, attempts, reason, command, decided, journal, left in rows
     ]
 
 

@@ -22,6 +22,7 @@ from packhorse_services.subscriber.importing.remembered import PackageMemory
 from packhorse_services.subscriber.journal import position as positions
 from packhorse_services.subscriber.journal.arrivals import Mark
 from packhorse_services.subscriber.journal.position import Position
+from packhorse_services.subscriber.journal.selection import Selection
 from packhorse_services.subscriber.journal.sequences import HighWater
 
 
@@ -52,6 +53,11 @@ class Importer:
     roots: Sequence[str] = (ROOT,)
     limits: PackageLimits = field(default=LIMITS)
     memory: PackageMemory = field(default=PackageMemory())
+
+    @property
+    def selection(self) -> Selection:
+        """What it takes of the packages."""
+        return Selection(self.subscriber)
 
     def commit(self, connection: Connection, position: Position, work: Import) -> Position:
         """Do `work` in one transaction and return the position after it.

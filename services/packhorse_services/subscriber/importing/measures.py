@@ -12,8 +12,9 @@ from packhorse.runtime.metrics import (
     SUBSCRIBER_JOURNAL_SECONDS,
     SUBSCRIBER_PACKAGES,
 )
-from packhorse.wire.messages import PackageMessage, Status
+from packhorse.wire.messages import Status
 from packhorse_services.subscriber.journal.arrivals import Arrival
+from packhorse_services.subscriber.journal.grouping import Group
 
 
 @contextmanager
@@ -31,8 +32,9 @@ def timed_import(agent: str) -> Iterator[None]:
         SUBSCRIBER_IMPORT_SECONDS.labels(status).observe(time.monotonic() - started)
 
 
-def count_imported(packages: Sequence[PackageMessage], repeats: int, now_ms: int) -> None:
-    """Count packages that are in the content now, and repeats that were passed over."""
+def count_imported(group: Group, now_ms: int) -> None:
+    """Count packages that are in the content now, and those that were passed over."""
+    packages, repeats = group.packages, len(group.repeats)
     actions = Counter(package.entry.action for package in packages)
     for action, count in actions.items():
         SUBSCRIBER_PACKAGES.labels(action.value, "imported").inc(count)
@@ -41,6 +43,8 @@ def count_imported(packages: Sequence[PackageMessage], repeats: int, now_ms: int
         SUBSCRIBER_DISTRIBUTION_SECONDS.observe(max(0.0, age_s))
     if repeats:
         SUBSCRIBER_PACKAGES.labels("", "duplicate").inc(repeats)
+    if group.left_out:
+        count_removed(Status.SKIPPED, len(group.left_out))
 
 
 def measure_arrival(arrived: Sequence[Arrival], now_ms: int) -> None:

@@ -13,7 +13,7 @@ from psycopg import Connection
 from packhorse.runtime.metrics import SUBSCRIBER_IMPORT_ERRORS
 from packhorse.runtime.tracing import continued
 from packhorse.wire.messages import AWAITED, DesiredState, Status, SubscriptionState
-from packhorse_services.subscriber.announce.statuses import Decision
+from packhorse_services.subscriber.announce.statuses import Decision, left_out
 from packhorse_services.subscriber.importing.context import SessionContext
 from packhorse_services.subscriber.importing.importer import Import
 from packhorse_services.subscriber.importing.measures import (
@@ -27,6 +27,7 @@ from packhorse_services.subscriber.journal.failures import Fenced, SessionLost
 from packhorse_services.subscriber.journal.grouping import Group, after_removal, next_group, single
 from packhorse_services.subscriber.journal.position import Position
 from packhorse_services.subscriber.journal.prefetch import DECODING, Prefetch
+from packhorse_services.subscriber.journal.selection import Selection
 from packhorse_services.subscriber.journal.sequences import HighWater
 from packhorse_services.subscriber.staging.staging import StagingVerdict
 
@@ -53,8 +54,7 @@ class Session:
     def step(self) -> float:
         """Do what can be done now, and return how many seconds there may be nothing to do.
 
-        Raises `Fenced`, `SessionLost`, psycopg's errors, and what the reader raises; the session
-        is over then.
+        Raises `Fenced`, `SessionLost`, psycopg's errors, what the reader raises; it is over then.
         """
         before = self._ctx.report.state.state
         wait = self._step()
@@ -74,7 +74,7 @@ class Session:
             return _IDLE_S
         head = self._waiting[0]
         if self._covering(head):
-            self._remove_front(Status.REMOVED, self._cleared)
+            self._remove_front(self._cleared)
             return 0.0
         if self._paused():
             self._report(head, 0.0)
@@ -84,7 +84,7 @@ class Session:
             self._report_waiting(head, ruling.reason)
             return _IDLE_S
         if ruling.verdict is StagingVerdict.SKIP:
-            self._remove_front(Status.SKIPPED, self._skipped)
+            self._remove_front(self._skipped)
             return 0.0
         wait = self._ctx.wait_s(head.mark, self.position.agent)
         self._report(head, wait)
@@ -130,19 +130,20 @@ class Session:
             self._give_up(head)
         elif self._ctx.attempts.alone(head.mark):
             self._try_alone(head)
-        elif group := next_group(
-            self._waiting, self.position.agent, self._high_water, self._accepts
-        ):
+        elif group := next_group(self._waiting, *self._taking(), self._accepts):
             self._try_group(group)
         else:
             self._try_alone(head)
+
+    def _taking(self) -> tuple[str, HighWater, Selection]:
+        return self.position.agent, self._high_water, self._ctx.importer.selection
 
     def _try_alone(self, head: Arrival) -> None:
         trace = continued(head.record.headers if head.record else {})
         with DECODING.paused(), trace:
             attempt = self._ctx.attempts.begin_alone(self._connection, head.mark)
             try:
-                self._import(single(head, self.position.agent, self._high_water), attempt.attempts)
+                self._import(single(head, *self._taking()), attempt.attempts)
             except Fenced:
                 raise
             except Exception as error:
@@ -170,13 +171,13 @@ class Session:
         memory, own = self._ctx.importer.memory, (self._connection, self.position.agent)
         group = memory.first_times(*own, group)
         self._ctx.imported.add(memory.imported(*own, [one.package_id for one in group.repeats]))
-        reported = group.fresh if self._ctx.editable else ()
-        decisions = [Decision(mark, Status.IMPORTED, attempts) for mark, _ in reported]
+        fresh = group.fresh if self._ctx.editable else ()
+        decisions = [Decision(mark, Status.IMPORTED, attempts) for mark, _ in fresh]
         decisions += self._ctx.imported.duplicates(self._connection, self.position, group)
-        packages = group.packages
+        decisions += [left_out(*one) for one in group.left_out]
         with timed_import(self.position.agent):
-            self._commit(Import(group.last, group.high_water, packages, decisions))
-        count_imported(packages, len(group.arrivals) - len(packages), self._ctx.clock.wall_ms())
+            self._commit(Import(group.last, group.high_water, group.packages, decisions))
+        count_imported(group, self._ctx.clock.wall_ms())
         self._ctx.imported.add(mark.package_id for mark, _ in group.fresh)
 
     def _failed(self, head: Arrival, error: Exception, *, counted: bool) -> None:
@@ -209,9 +210,8 @@ class Session:
         known = self._ctx.attempts.head(head.mark)
         decision = Decision(head.mark, Status.REMOVED_FAILED, known.attempts, known.last_error)
         self._remove([head], [decision])
-        count_removed(Status.REMOVED_FAILED, 1)
 
-    def _remove_front(self, status: Status, decide: Callable[[Arrival], Decision | None]) -> None:
+    def _remove_front(self, decide: Callable[[Arrival], Decision | None]) -> None:
         """Remove packages from the front for as long as `decide` has a decision."""
         removed: list[Arrival] = []
         decisions: list[Decision] = []
@@ -224,7 +224,6 @@ class Session:
             decisions.append(decision)
         if removed:
             self._remove(removed, decisions)
-            count_removed(status, len(removed))
 
     def _cleared(self, arrival: Arrival) -> Decision | None:
         command_id = self._covering(arrival)
@@ -244,9 +243,10 @@ class Session:
         return self._ctx.gate.ruling(self.position, arrival).verdict is StagingVerdict.ACCEPT
 
     def _remove(self, removed: Sequence[Arrival], decisions: Sequence[Decision]) -> None:
-        wanted = decisions[0].status is Status.REMOVED
-        high_water = after_removal(self._high_water, removed, wanted=wanted)
+        status = decisions[0].status
+        high_water = after_removal(self._high_water, removed, wanted=status is Status.REMOVED)
         self._commit(Import(removed[-1].mark, high_water, decisions=decisions))
+        count_removed(status, len(removed))
 
     def _commit(self, work: Import) -> None:
         """Do `work`, and take what it has dealt with from the front."""

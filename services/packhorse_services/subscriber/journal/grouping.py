@@ -6,19 +6,21 @@ from dataclasses import dataclass
 from packhorse.errors import Permanent
 from packhorse.wire.messages import PackageMessage
 from packhorse_services.subscriber.journal.arrivals import Arrival, Mark, entry_of, package_of
+from packhorse_services.subscriber.journal.selection import Selection
 from packhorse_services.subscriber.journal.sequences import HighWater, ImpossibleSequence
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The next packages of a subscription: `fresh` are to be imported, the rest are repeats (R27).
+    """The next packages of a subscription: `fresh` are to be imported, `left_out` are not, and why.
 
-    `high_water` is what it will be after the group.
+    The rest are repeats (R27). `high_water` is what it will be after the group.
     """
 
     arrivals: Sequence[Arrival]
     fresh: Sequence[tuple[Mark, PackageMessage]]
     high_water: HighWater
+    left_out: Sequence[tuple[Mark, str]] = ()
 
     @property
     def first(self) -> Mark:
@@ -33,10 +35,10 @@ class Group:
     @property
     def repeats(self) -> list[Mark]:
         """What is passed without import, in order."""
-        if len(self.fresh) == len(self.arrivals):
+        if len(self.fresh) + len(self.left_out) == len(self.arrivals):
             return []
-        fresh = {mark.offset for mark, _ in self.fresh}
-        return [one.mark for one in self.arrivals if one.offset not in fresh]
+        others = {mark.offset for mark, _ in (*self.fresh, *self.left_out)}
+        return [one.mark for one in self.arrivals if one.offset not in others]
 
     @property
     def packages(self) -> list[PackageMessage]:
@@ -44,21 +46,21 @@ class Group:
         return [package for _, package in self.fresh]
 
 
-def single(arrival: Arrival, agent: str, high_water: HighWater) -> Group:
+def single(arrival: Arrival, agent: str, high_water: HighWater, selection: Selection) -> Group:
     """Return a group of one package.
 
     Raises `Undecodable`, `PackageRefused` or `ImpossibleSequence`.
     """
-    package = package_of(arrival, agent)
-    after = high_water.fork()
-    fresh = [(arrival.mark, package)] if after.passes(package.entry, arrival.offset) else []
-    return Group([arrival], fresh, after)
+    group = _GroupInMaking(high_water.fork(), selection)
+    group.add(arrival, package_of(arrival, agent))
+    return group.made()
 
 
 def next_group(
     waiting: Iterable[Arrival],
     agent: str,
     high_water: HighWater,
+    selection: Selection,
     accepts: Callable[[Arrival], bool] = lambda _: True,
 ) -> Group | None:
     """Return the longest group in front, or None when the first package can't be decoded.
@@ -67,24 +69,41 @@ def next_group(
     of other agents are passed over. A body by reference is alone: it takes long, and so it neither
     holds nor rolls back the others.
     """
-    arrivals: list[Arrival] = []
-    fresh: list[tuple[Mark, PackageMessage]] = []
-    after = high_water.fork()
+    group = _GroupInMaking(high_water.fork(), selection)
     for arrival in (one for one in waiting if one.record is not None):
-        if arrivals and not accepts(arrival):
+        if group.arrivals and not accepts(arrival):
             break
         try:
             package = package_of(arrival, agent)
-            if arrivals and _is_by_reference(package):
+            if group.arrivals and _is_by_reference(package):
                 break
-            is_fresh = after.passes(package.entry, arrival.offset)
+            group.add(arrival, package)
         except Permanent:
             break
-        arrivals.append(arrival)
-        fresh += [(arrival.mark, package)] if is_fresh else []
         if _is_by_reference(package):
             break
-    return Group(arrivals, fresh, after) if arrivals else None
+    return group.made() if group.arrivals else None
+
+
+class _GroupInMaking:
+    def __init__(self, after: HighWater, selection: Selection) -> None:
+        self._after, self._selection = after, selection
+        self.arrivals: list[Arrival] = []
+        self._fresh: list[tuple[Mark, PackageMessage]] = []
+        self._left_out: list[tuple[Mark, str]] = []
+
+    def add(self, arrival: Arrival, package: PackageMessage) -> None:
+        """Take a package in. Raises `ImpossibleSequence`; then it isn't."""
+        is_fresh = self._after.passes(package.entry, arrival.offset)
+        self.arrivals.append(arrival)
+        if why := self._selection.left_out(package.entry):
+            self._left_out.append((arrival.mark, why))
+        elif is_fresh:
+            self._fresh.append((arrival.mark, package))
+
+    def made(self) -> Group:
+        """Return the group."""
+        return Group(self.arrivals, self._fresh, self._after, self._left_out)
 
 
 def _is_by_reference(package: PackageMessage) -> bool:

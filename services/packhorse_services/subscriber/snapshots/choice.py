@@ -23,7 +23,8 @@ _REMOVED = """
         (extract(epoch FROM max(decided_at)) * 1000)::bigint
     FROM bookkeeping.status
     WHERE journal_id = %(journal_id)s AND publisher_agent = ANY(%(agents)s)
-    AND status NOT IN ('IMPORTED', 'DUPLICATE') AND NOT (%(waits)s AND status = 'SKIPPED')
+    AND status NOT IN ('IMPORTED', 'DUPLICATE') AND NOT left_out
+    AND NOT (%(waits)s AND status = 'SKIPPED')
     GROUP BY publisher_agent, subscriber ORDER BY subscriber
 """
 _ANEW = "begin with an empty database instead, or with a copy of another subscriber's"

@@ -128,8 +128,8 @@ class Staging:
             )
         if ruling.verdict is not StagingVerdict.ACCEPT:
             entry = entry_of(arrival)
-            if entry is not None and is_probe(entry.action):
-                return ACCEPTED  # it changes nothing here, so nothing is risked by it
+            if entry is not None and (is_probe(entry.action) or not entry.is_for(self.golden)):
+                return ACCEPTED  # it changes nothing here, or is not for the golden one to try
         return ruling
 
     def is_past(self, agent: str, journal_id: str, offset: int) -> bool:

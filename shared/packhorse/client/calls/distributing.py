@@ -40,22 +40,25 @@ def distribute(
     key: str | None = None,
     wait: float | None = None,
     at: datetime | str | None = None,
+    to: Sequence[str] = (),
 ) -> Operation[Document]:
     """Publish nodes, and with `deep` all that is below, to all subscribers; once (R5).
+
+    With `to` they are for the subscribers of these names alone, and the others pass them over.
 
     With `at` they go out later, as the author has them then, and are a release until then, which
     `reschedule_release` and `cancel_release` take by its id. A text is RFC 3339, or "now".
 
     Every try has the same idempotency key, `key` or a new one. Without `wait` it returns what was
-    accepted (`id`, `state`, `offset`, `repeated`). With it, it waits up to so many seconds as
-    `wait_for` does, and returns what that returns.
+    accepted (`id`, `state`, `offset`, `repeated`), with it what `wait_for` does.
 
     Raises:
         NoAnswer: whether it was accepted is unknown; the text has the key to repeat it with.
         NotInTime: it is out, and not everywhere yet.
         Refused, Misused.
     """
-    body = {"action": action, **paths_of(paths, deep), **given(at=moment_text(at))}
+    targets = {"targets": [to] if isinstance(to, str) else list(to)} if to else {}
+    body = {"action": action, **paths_of(paths, deep), **given(at=moment_text(at)), **targets}
     accepted = yield from request(body, key, awaited=wait is not None)
     if wait is None:
         return accepted

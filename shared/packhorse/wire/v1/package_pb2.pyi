@@ -86,6 +86,7 @@ class PackageMessage(_message.Message):
     RANGE_FROM_FIELD_NUMBER: _builtins.int
     RANGE_TO_FIELD_NUMBER: _builtins.int
     DIGESTED_FIELD_NUMBER: _builtins.int
+    TARGETS_FIELD_NUMBER: _builtins.int
     publisher_instance: _builtins.str
     publisher_agent: _builtins.str
     package_id: _builtins.str
@@ -97,8 +98,9 @@ class PackageMessage(_message.Message):
     body_reference: _builtins.str
     """key in the blob store"""
     package_type: _builtins.str
-    """"packhorse/1"; "packhorse/2" for a part of a subtree"""
+    """"packhorse/1"; "packhorse/2" for a part of a subtree,"""
     user: _builtins.str
+    """"packhorse/3" for named subscribers"""
     producer: _builtins.str
     """(producer, epoch, sequence) name a package once (R27)"""
     epoch: _builtins.int
@@ -127,6 +129,10 @@ class PackageMessage(_message.Message):
 
     @_builtins.property
     def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]: ...
+    @_builtins.property
+    def targets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """subscribers that it is for; none: all (R35)"""
+
     def __init__(
         self,
         *,
@@ -152,10 +158,11 @@ class PackageMessage(_message.Message):
         range_from: _builtins.str = ...,
         range_to: _builtins.str = ...,
         digested: _builtins.bool = ...,
+        targets: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "body_inline", b"body_inline", "body_reference", b"body_reference"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_ms", b"accepted_ms", "action", b"action", "body", b"body", "body_inline", b"body_inline", "body_length", b"body_length", "body_reference", b"body_reference", "body_sha256", b"body_sha256", "content_length", b"content_length", "deep_paths", b"deep_paths", "digested", b"digested", "epoch", b"epoch", "metadata", b"metadata", "node_count", b"node_count", "package_id", b"package_id", "package_type", b"package_type", "paths", b"paths", "producer", b"producer", "publisher_agent", b"publisher_agent", "publisher_instance", b"publisher_instance", "range_from", b"range_from", "range_to", b"range_to", "sequence", b"sequence", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_ms", b"accepted_ms", "action", b"action", "body", b"body", "body_inline", b"body_inline", "body_length", b"body_length", "body_reference", b"body_reference", "body_sha256", b"body_sha256", "content_length", b"content_length", "deep_paths", b"deep_paths", "digested", b"digested", "epoch", b"epoch", "metadata", b"metadata", "node_count", b"node_count", "package_id", b"package_id", "package_type", b"package_type", "paths", b"paths", "producer", b"producer", "publisher_agent", b"publisher_agent", "publisher_instance", b"publisher_instance", "range_from", b"range_from", "range_to", b"range_to", "sequence", b"sequence", "targets", b"targets", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["body_inline", "body_reference"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
@@ -185,6 +192,7 @@ class PackageEntry(_message.Message):
     ACCEPTED_MS_FIELD_NUMBER: _builtins.int
     RANGE_FROM_FIELD_NUMBER: _builtins.int
     RANGE_TO_FIELD_NUMBER: _builtins.int
+    TARGETS_FIELD_NUMBER: _builtins.int
     publisher_agent: _builtins.str
     package_id: _builtins.str
     action: Global___Action.ValueType
@@ -201,6 +209,8 @@ class PackageEntry(_message.Message):
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
     def deep_paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def targets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
         self,
         *,
@@ -218,10 +228,11 @@ class PackageEntry(_message.Message):
         accepted_ms: _builtins.int = ...,
         range_from: _builtins.str = ...,
         range_to: _builtins.str = ...,
+        targets: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_ms", b"accepted_ms", "action", b"action", "body_length", b"body_length", "deep_paths", b"deep_paths", "epoch", b"epoch", "node_count", b"node_count", "package_id", b"package_id", "paths", b"paths", "producer", b"producer", "publisher_agent", b"publisher_agent", "range_from", b"range_from", "range_to", b"range_to", "sequence", b"sequence", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_ms", b"accepted_ms", "action", b"action", "body_length", b"body_length", "deep_paths", b"deep_paths", "epoch", b"epoch", "node_count", b"node_count", "package_id", b"package_id", "paths", b"paths", "producer", b"producer", "publisher_agent", b"publisher_agent", "range_from", b"range_from", "range_to", b"range_to", "sequence", b"sequence", "targets", b"targets", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,19 +24,19 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1epackhorse/wire/v1/status.proto\x12\x11packhorse.wire.v1\"\x86\x02\n\rStatusMessage\x12\x1b\n\x13subscriber_instance\x18\x01 \x01(\t\x12\x12\n\nsubscriber\x18\x02 \x01(\t\x12\x17\n\x0fpublisher_agent\x18\x03 \x01(\t\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12)\n\x06status\x18\x05 \x01(\x0e\x32\x19.packhorse.wire.v1.Status\x12\x12\n\npackage_id\x18\x06 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x07 \x01(\x05\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x12\n\ncommand_id\x18\t \x01(\t\x12\x12\n\ndecided_ms\x18\n \x01(\x03\x12\x12\n\njournal_id\x18\x0b \x01(\t\"\xd9\x01\n\x14\x43ommandStatusMessage\x12\x1b\n\x13subscriber_instance\x18\x01 \x01(\t\x12\x12\n\nsubscriber\x18\x02 \x01(\t\x12\x17\n\x0fpublisher_agent\x18\x03 \x01(\t\x12\x12\n\ncommand_id\x18\x04 \x01(\t\x12.\n\x05state\x18\x05 \x01(\x0e\x32\x1f.packhorse.wire.v1.CommandState\x12\x0f\n\x07removed\x18\x06 \x01(\x03\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12\x12\n\ndecided_ms\x18\x08 \x01(\x03*S\n\x06Status\x12\x12\n\x0eREMOVED_FAILED\x10\x00\x12\x0b\n\x07REMOVED\x10\x01\x12\x0c\n\x08IMPORTED\x10\x02\x12\x0b\n\x07SKIPPED\x10\x03\x12\r\n\tDUPLICATE\x10\x04*3\n\x0c\x43ommandState\x12\x08\n\x04SEEN\x10\x00\x12\x0b\n\x07\x41PPLIED\x10\x01\x12\x0c\n\x08REJECTED\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1epackhorse/wire/v1/status.proto\x12\x11packhorse.wire.v1\"\x98\x02\n\rStatusMessage\x12\x1b\n\x13subscriber_instance\x18\x01 \x01(\t\x12\x12\n\nsubscriber\x18\x02 \x01(\t\x12\x17\n\x0fpublisher_agent\x18\x03 \x01(\t\x12\x0e\n\x06offset\x18\x04 \x01(\x03\x12)\n\x06status\x18\x05 \x01(\x0e\x32\x19.packhorse.wire.v1.Status\x12\x12\n\npackage_id\x18\x06 \x01(\t\x12\x10\n\x08\x61ttempts\x18\x07 \x01(\x05\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x12\n\ncommand_id\x18\t \x01(\t\x12\x12\n\ndecided_ms\x18\n \x01(\x03\x12\x12\n\njournal_id\x18\x0b \x01(\t\x12\x10\n\x08left_out\x18\x0c \x01(\x08\"\xd9\x01\n\x14\x43ommandStatusMessage\x12\x1b\n\x13subscriber_instance\x18\x01 \x01(\t\x12\x12\n\nsubscriber\x18\x02 \x01(\t\x12\x17\n\x0fpublisher_agent\x18\x03 \x01(\t\x12\x12\n\ncommand_id\x18\x04 \x01(\t\x12.\n\x05state\x18\x05 \x01(\x0e\x32\x1f.packhorse.wire.v1.CommandState\x12\x0f\n\x07removed\x18\x06 \x01(\x03\x12\x0e\n\x06reason\x18\x07 \x01(\t\x12\x12\n\ndecided_ms\x18\x08 \x01(\x03*S\n\x06Status\x12\x12\n\x0eREMOVED_FAILED\x10\x00\x12\x0b\n\x07REMOVED\x10\x01\x12\x0c\n\x08IMPORTED\x10\x02\x12\x0b\n\x07SKIPPED\x10\x03\x12\r\n\tDUPLICATE\x10\x04*3\n\x0c\x43ommandState\x12\x08\n\x04SEEN\x10\x00\x12\x0b\n\x07\x41PPLIED\x10\x01\x12\x0c\n\x08REJECTED\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'packhorse.wire.v1.status_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_STATUS']._serialized_start=538
-  _globals['_STATUS']._serialized_end=621
-  _globals['_COMMANDSTATE']._serialized_start=623
-  _globals['_COMMANDSTATE']._serialized_end=674
+  _globals['_STATUS']._serialized_start=556
+  _globals['_STATUS']._serialized_end=639
+  _globals['_COMMANDSTATE']._serialized_start=641
+  _globals['_COMMANDSTATE']._serialized_end=692
   _globals['_STATUSMESSAGE']._serialized_start=54
-  _globals['_STATUSMESSAGE']._serialized_end=316
-  _globals['_COMMANDSTATUSMESSAGE']._serialized_start=319
-  _globals['_COMMANDSTATUSMESSAGE']._serialized_end=536
+  _globals['_STATUSMESSAGE']._serialized_end=334
+  _globals['_COMMANDSTATUSMESSAGE']._serialized_start=337
+  _globals['_COMMANDSTATUSMESSAGE']._serialized_end=554
 # @@protoc_insertion_point(module_scope)

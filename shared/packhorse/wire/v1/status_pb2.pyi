@@ -27,9 +27,11 @@ class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Status.ValueTy
     REMOVED: _Status.ValueType  # 1
     IMPORTED: _Status.ValueType  # 2
     SKIPPED: _Status.ValueType  # 3
-    """not imported, since the subscriber that it waits for did not"""
+    """not imported, since the subscriber that it waits for did not,"""
     DUPLICATE: _Status.ValueType  # 4
-    """not imported, since its number was processed before (R27)"""
+    """or since it is left out here
+    not imported, since its number was processed before (R27)
+    """
 
 class Status(_Status, metaclass=_StatusEnumTypeWrapper): ...
 
@@ -37,9 +39,11 @@ REMOVED_FAILED: Status.ValueType  # 0
 REMOVED: Status.ValueType  # 1
 IMPORTED: Status.ValueType  # 2
 SKIPPED: Status.ValueType  # 3
-"""not imported, since the subscriber that it waits for did not"""
+"""not imported, since the subscriber that it waits for did not,"""
 DUPLICATE: Status.ValueType  # 4
-"""not imported, since its number was processed before (R27)"""
+"""or since it is left out here
+not imported, since its number was processed before (R27)
+"""
 Global___Status: _TypeAlias = Status  # noqa: Y015
 
 class _CommandState:
@@ -76,6 +80,7 @@ class StatusMessage(_message.Message):
     COMMAND_ID_FIELD_NUMBER: _builtins.int
     DECIDED_MS_FIELD_NUMBER: _builtins.int
     JOURNAL_ID_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
     subscriber_instance: _builtins.str
     subscriber: _builtins.str
     publisher_agent: _builtins.str
@@ -84,13 +89,15 @@ class StatusMessage(_message.Message):
     package_id: _builtins.str
     attempts: _builtins.int
     reason: _builtins.str
-    """why, for REMOVED_FAILED"""
+    """why, for REMOVED_FAILED and SKIPPED"""
     command_id: _builtins.str
     """which clear command, for REMOVED"""
     decided_ms: _builtins.int
     """by the subscriber's database clock"""
     journal_id: _builtins.str
     """the package topic's, whose offsets these are (R24)"""
+    left_out: _builtins.bool
+    """SKIPPED, since it is not for this subscriber (R35)"""
     def __init__(
         self,
         *,
@@ -105,10 +112,11 @@ class StatusMessage(_message.Message):
         command_id: _builtins.str = ...,
         decided_ms: _builtins.int = ...,
         journal_id: _builtins.str = ...,
+        left_out: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "command_id", b"command_id", "decided_ms", b"decided_ms", "journal_id", b"journal_id", "offset", b"offset", "package_id", b"package_id", "publisher_agent", b"publisher_agent", "reason", b"reason", "status", b"status", "subscriber", b"subscriber", "subscriber_instance", b"subscriber_instance"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "command_id", b"command_id", "decided_ms", b"decided_ms", "journal_id", b"journal_id", "left_out", b"left_out", "offset", b"offset", "package_id", b"package_id", "publisher_agent", b"publisher_agent", "reason", b"reason", "status", b"status", "subscriber", b"subscriber", "subscriber_instance", b"subscriber_instance"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,70 @@
+"""Packages for named subscribers: asked for, refused, and told truly (R35)."""
+
+from pathlib import Path
+
+import pytest
+
+from packhorse.wire.messages import Status
+from packhorse.wire.package_codec import decode_package
+from tests.harness.publisher_service import PublisherService
+from tests.harness.publisher_site import Site, publish, reported, states
+from tests.harness.publishing import TOPICS
+
+
+@pytest.fixture
+def site(database_url: str, tmp_path: Path) -> Site:
+    return Site(database_url, tmp_path)
+
+
+def test_r35_a_package_for_one_is_distributed_once_that_one_has_it(site: Site) -> None:
+    async def scenario(s: PublisherService) -> None:
+        await publish(s, 1)
+        for name in ("mended", "other"):
+            await s.announce(name, 0)
+        key = {"Idempotency-Key": "mend"}
+        accepted = await s.accepted("/p0", targets=["mended"], headers=key)
+        again = await s.accepted("/p0", targets=["mended"], headers=key)
+        assert (again["id"], again["repeated"]) == (accepted["id"], True)
+        reused = await s.distribute("/p0", headers=key)
+        assert (reused.status_code, reused.json()["type"]) == (422, "/problems/key-reused")
+        record = s.author.journal.read_at(TOPICS.package, accepted["offset"])
+        assert record is not None
+        package = decode_package(record.headers, record.value)
+        assert (package.entry.targets, package.package_type) == (("mended",), "packhorse/3")
+
+        s.status("other", 1, Status.SKIPPED, reason="it is for mended alone", left_out=True)
+        await s.announce("other", 1)
+        assert (await s.get(f"/distributions/{accepted['id']}"))["state"] == "QUEUED"
+        await s.announce("mended", 1)
+        found = await s.get(f"/distributions/{accepted['id']}")
+        assert (found["state"], found["targets"]) == ("DISTRIBUTED", ["mended"])
+        assert await states(s, accepted["id"]) == {"mended": "IMPORTED", "other": "SKIPPED"}
+        assert found["subscribers"][1]["reason"] == "it is for mended alone"
+        [listed, _] = (await s.get("/distributions"))["distributions"]
+        assert (listed["state"], listed["targets"]) == ("DISTRIBUTED", ["mended"])
+        [_, event] = await reported(s, 2)
+        assert (event["state"], event["imported"], event["skipped"]) == (
+            *("DISTRIBUTED", ["mended"]),
+            ["other"],
+        )
+
+    site.run(scenario)
+
+
+def test_r35_what_is_for_nobody_that_is_known_is_refused(site: Site) -> None:
+    async def scenario(s: PublisherService) -> None:
+        await publish(s, 1)
+        refused = await s.distribute("/p0", targets=["nobody"])
+        assert (refused.status_code, refused.json()["type"]) == (
+            404,
+            "/problems/unknown-subscriber",
+        )
+        later = await s.distribute("/p0", targets=["x"], at="2999-01-01T00:00:00Z")
+        assert later.status_code == 422
+        assert "later" in later.text
+        for name in ("mended", "other"):
+            await s.announce(name, 0)
+        measured = (await s.dry_run("/p0", targets=["mended"])).json()
+        assert [one["subscriber"] for one in measured["subscribers"]] == ["mended"]
+
+    site.run(scenario)
