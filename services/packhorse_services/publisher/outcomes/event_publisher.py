@@ -20,7 +20,7 @@ from packhorse.wire.topics import MAX_RECORD_BYTES, Topics
 from packhorse_services.publisher.outcomes import outcome_rows
 from packhorse_services.publisher.outcomes.distribution_state import DistributionState
 from packhorse_services.publisher.outcomes.event_log import Event
-from packhorse_services.publisher.outcomes.outcome_rows import Reported
+from packhorse_services.publisher.outcomes.outcome_rows import OutcomeThere
 from packhorse_services.publisher.outcomes.packages_in_range import PackageSource, Placed
 from packhorse_services.publisher.outcomes.progress import TopicCursor, move_cursor, read_cursor
 from packhorse_services.publisher.outcomes.recorder_lock import bookkeeping
@@ -28,7 +28,7 @@ from packhorse_services.publisher.outcomes.recorder_lock import bookkeeping
 logger = logging.getLogger(__name__)
 
 _LARGEST = MAX_RECORD_BYTES * 3 // 4
-_NOTHING = Reported()
+_NOTHING = OutcomeThere()
 _NAMED = ("imported", "removed", "failed", "skipped", "away")
 
 
@@ -147,7 +147,7 @@ class EventPublisher:
     def _event(
         self,
         package: Placed,
-        statuses: Mapping[str, Reported],
+        statuses: Mapping[str, OutcomeThere],
         announced: Sequence[AnnouncedState],
     ) -> PackageDistributed:
         names: dict[str, list[str]] = {kind: [] for kind in _NAMED}

@@ -153,7 +153,7 @@ def entries(connection: Connection, package_ids: Iterable[str]) -> dict[str, byt
     )
 
 
-class Reported(NamedTuple):
+class OutcomeThere(NamedTuple):
     """What a subscriber did with a package, as far as an event says it."""
 
     package_id: str = ""
@@ -163,16 +163,18 @@ class Reported(NamedTuple):
 
 def statuses_between(
     connection: Connection, agent: str, journal_id: str, first: int, last: int
-) -> dict[int, dict[str, Reported]]:
+) -> dict[int, dict[str, OutcomeThere]]:
     """Return by offset, then by subscriber, each outcome there; what was taken back is IMPORTED."""
-    found: dict[int, dict[str, Reported]] = {}
+    found: dict[int, dict[str, OutcomeThere]] = {}
     rows = connection.execute(
         "SELECT log_offset, subscriber, package_id, status, left_out FROM bookkeeping.outcome "
         "WHERE agent = %s AND journal_id = %s AND log_offset BETWEEN %s AND %s",
         (agent, journal_id, first, last),
     )
     for offset, subscriber, package_id, status, left_out in rows:
-        found.setdefault(offset, {})[subscriber] = Reported(package_id, Status(status), left_out)
+        found.setdefault(offset, {})[subscriber] = OutcomeThere(
+            package_id, Status(status), left_out
+        )
     return found
 
 
