@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import httpx
+from httpx_sse import EventSource
 
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.principal import Principal
@@ -156,7 +158,10 @@ def release(name: str, state: str = "SCHEDULED", **more: Any) -> dict[str, Any]:
 
 @dataclass
 class WrittenPublisher:
-    """`answers` are by method and path; a pair says the status too. `requested` is what came."""
+    """`answers` are by method and path; a pair says the status too, bytes are a stream of events.
+
+    `requested` is what came.
+    """
 
     url: str = ""
     answers: dict[str, Any] = field(default_factory=dict)
@@ -192,6 +197,14 @@ class ConsoleSite:
         """Return a page as somebody sees it who has signed in."""
         url = f"{self.url}/pages/{path}"
         return httpx.get(url, headers={**_cookie(token), **headers}, timeout=120, verify=False)
+
+    def stream(self, path: str, count: int, token: str | None = "operator") -> list[Any]:
+        """Return the first events of a stream that a page follows."""
+        url = f"{self.url}/pages/{path}"
+        with httpx.stream("GET", url, headers=_cookie(token), timeout=120) as answer:
+            assert answer.status_code == 200, answer.read()
+            events = (one for one in EventSource(answer).iter_sse() if one.data)
+            return list(islice(events, count))
 
     def post(
         self, path: str, token: str | None = "operator", sent_from: str = "same-origin", **form: str
@@ -239,9 +252,11 @@ def written_publisher() -> Iterator[WrittenPublisher]:
             status, document = found if isinstance(found, tuple) else (200, found)
             if found is None:
                 status, document = 404, {"type": "/problems/x", "title": "none", "status": 404}
-            content = json.dumps(document).encode()
+            content = document if isinstance(document, bytes) else json.dumps(document).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
+            if isinstance(document, bytes):
+                self.send_header("Content-Type", "text/event-stream")
             self.end_headers()
             self.wfile.write(content)
 

@@ -1,5 +1,6 @@
 """Pictures of the console's pages to look at: `python -m tests.harness.screenshots FOLDER`."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -36,6 +37,7 @@ PAGES = {
     "failures": "failures",
     "mend": "failures/redistribute",
     "commands": "commands",
+    "live": "live",
     "clear": "queue/clear?agent=main&subscriber=sub2&up_to=42",
 }
 
@@ -102,6 +104,20 @@ def written_sending(site: ConsoleSite) -> None:
     site.publisher.answers["GET /releases"] = {"agent": "main", "releases": rows, "next": None}
 
 
+def written_events(site: ConsoleSite) -> None:
+    """Let it say what happens."""
+    done = {"subscriber": "web-1", "offset": 41, "package_id": "p41", "time": AT, "reason": ""}
+    happened = [
+        ("package", entry(41)),
+        ("status", {**done, "status": "IMPORTED"}),
+        ("status", {**done, "status": "REMOVED_FAILED", "reason": REASON, "subscriber": "sub2"}),
+        ("distributed", {**entry(41), "state": "PARTLY_DISTRIBUTED"}),
+        ("subscriber", {"subscriber": "sub2", "state": "BLOCKED", "offset": 40}),
+    ]
+    blocks = [f"event: {kind}\ndata: {json.dumps(data)}\n\n" for kind, data in happened]
+    site.publisher.answers["GET /events"] = "".join(blocks).encode()
+
+
 def written_content(site: ConsoleSite) -> None:
     """Let it serve content too."""
     binary = {"digest": f"sha256:{'5f' * 32}", "length": 20_480, "media_type": "image/png"}
@@ -131,6 +147,7 @@ def main(folder: Path) -> None:
         written_records(site)
         written_sending(site)
         written_content(site)
+        written_events(site)
         for scheme in SCHEMES:
             for width in WIDTHS:
                 with tab(
@@ -142,6 +159,8 @@ def main(folder: Path) -> None:
                     opened.page.click("main button")
                     for name, path in PAGES.items():
                         opened.page.goto(f"{site.url}/pages/{path}")
+                        if name == "live":
+                            opened.page.locator("[data-kind=subscriber]").first.wait_for()
                         target = folder / f"{name}-{scheme}-{width}.png"
                         opened.page.screenshot(path=target, full_page=True)
 

@@ -10,7 +10,8 @@ from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.pages.session import session_router
 from packhorse.runtime.readiness import Readiness
-from packhorse_services.console.explore import content
+from packhorse.runtime.stopping import calling_at_stop
+from packhorse_services.console.explore import content, live
 from packhorse_services.console.frame.rendering import PAGES
 from packhorse_services.console.frame.visit import not_done
 from packhorse_services.console.page import (
@@ -34,7 +35,7 @@ _SERVICE = ServiceDescription(
 )
 _PAGES = (
     *(sign_in, overview, clearing, queue, subscriber, distributions, mending, failures, commands),
-    *(distribute, releases, content),
+    *(distribute, releases, content, live),
 )
 
 
@@ -44,7 +45,8 @@ def console(settings: Settings, authenticator: Authenticator) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        yield
+        async with calling_at_stop(app.state.stopping, parts.streams.end_streams):
+            yield
         await parts.publishers.close()
         await parts.contents.close()
 

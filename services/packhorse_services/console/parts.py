@@ -5,9 +5,14 @@ from dataclasses import dataclass
 
 from fastapi import Request
 
+from packhorse.runtime.feed import Streams
+from packhorse.runtime.metrics import CONSOLE_EVENT_STREAMS
 from packhorse_services.console.links import SignInLinks
 from packhorse_services.console.settings import Settings
 from packhorse_services.console.upstream import Services
+
+_STREAMS = 50
+"""Browsers that follow events: each takes one of the 100 connections to a publisher."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,7 @@ class ConsoleParts:
 
     publishers: Services
     contents: Services
+    streams: Streams
     links: SignInLinks
     neighbours: Sequence[Neighbour]
 
@@ -40,6 +46,7 @@ def assemble(settings: Settings) -> ConsoleParts:
     return ConsoleParts(
         Services("publisher", settings.publisher_urls, settings.upstream_timeout_s),
         Services("content", contents, settings.upstream_timeout_s),
+        Streams(CONSOLE_EVENT_STREAMS, _STREAMS),
         SignInLinks(),
         [Neighbour(title, url) for title, url in pages if url],
     )

@@ -192,6 +192,7 @@ CLEANUP_LAST_SUCCESS = Gauge(
 TOPOLOGY_EVENT_STREAMS = Gauge(
     "packhorse_topology_event_streams", "Clients that follow the topology's events"
 )
+CONSOLE_EVENT_STREAMS = Gauge("packhorse_console_event_streams", "Browsers that follow events")
 JOBS_EVENT_STREAMS = Gauge(
     "packhorse_jobs_event_streams", "Clients that follow the jobs service's events"
 )

@@ -1,0 +1,130 @@
+"""What happens now: the publisher's events, rendered as rows, as long as somebody looks."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated, Literal, get_args
+
+from fastapi import APIRouter, Depends, Header, Query, Response
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from packhorse.client.calls.streams import EventKind
+from packhorse.client.errors import ClientError
+from packhorse.client.exchange import with_query
+from packhorse.client.following import StreamEvent
+from packhorse.runtime.feed import Life, Streams
+from packhorse.runtime.pages.rendering import PREFIX
+from packhorse.runtime.validation import StrictRoute
+from packhorse_services.console.frame.equivalents import Same, curl, same
+from packhorse_services.console.frame.rendering import PAGES
+from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit
+from packhorse_services.console.parts import of
+
+router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+
+_LIFE_S = 300.0
+KINDS: tuple[EventKind, ...] = get_args(EventKind)
+_Word = Annotated[str, Query(max_length=200)]
+
+
+@dataclass(frozen=True)
+class LiveFilter:
+    """Which events; empty: all of the first agent."""
+
+    agent: _Word = ""
+    kind: Literal["", "package", "status", "distributed", "subscriber"] = ""
+    subscriber: _Word = ""
+
+    @property
+    def kinds(self) -> tuple[EventKind, ...]:
+        """The kinds that are followed."""
+        return (self.kind,) if self.kind else KINDS
+
+
+Filter = Annotated[LiveFilter, Depends()]
+
+
+@router.get("/live")
+async def show_live(visit: PageVisit, requested: Filter) -> Response:
+    """Show the page; its script follows the events."""
+    if isinstance(visit, Response):
+        return visit
+    agent = visit.agent(requested.agent)
+    return visit.page(
+        "live.html",
+        agent=agent,
+        agents=visit.agents,
+        kinds=KINDS,
+        requested=requested,
+        same=_same(visit, agent, requested),
+    )
+
+
+async def _opened(
+    visit: PartVisit,
+    requested: Filter,
+    after: _Word = "",
+    last_event_id: Annotated[str, Header(max_length=200)] = "",
+) -> AsyncIterator[AsyncIterator[ServerSentEvent]]:
+    """Take a place for a stream, and give it back when the browser goes."""
+    agent = visit.agent(requested.agent)
+    events = visit.publisher(agent).events(
+        *requested.kinds, subscriber=requested.subscriber or None, after=last_event_id or after
+    )
+    streams = of(visit.request).streams
+    with streams.place(visit.request.scope):
+        yield _rows(streams, events, agent)
+
+
+@router.get("/live/events", response_class=EventSourceResponse)
+async def follow_live(
+    rows: Annotated[AsyncIterator[ServerSentEvent], Depends(_opened)],
+) -> AsyncIterator[ServerSentEvent]:
+    """Pass the publisher's events on as rows of the page, until one of the two goes."""
+    async for row in rows:
+        yield row
+
+
+async def _rows(
+    streams: Streams, events: AsyncIterator[StreamEvent], agent: str
+) -> AsyncIterator[ServerSentEvent]:
+    """Yield a block for each event; the browser comes back with the last id after some minutes."""
+    yield ServerSentEvent(retry=2_000, comment="events follow")
+    life = Life(_LIFE_S)
+    upcoming = asyncio.ensure_future(anext(events))
+    try:
+        while not (streams.ended or life.over):
+            with streams.changes.subscribed() as news:
+                upcoming.add_done_callback(lambda _done, news=news: news.set())
+                if not upcoming.done():
+                    await life.wait(news)
+            if upcoming.done():
+                yield _row(upcoming.result(), agent)
+                upcoming = asyncio.ensure_future(anext(events))
+    except ClientError as error:
+        yield ServerSentEvent(event="refused", data=str(error))
+    finally:
+        upcoming.cancel()
+        with suppress(asyncio.CancelledError, ClientError, StopAsyncIteration):
+            await upcoming
+
+
+def _row(event: StreamEvent, agent: str) -> ServerSentEvent:
+    text = PAGES.rendered(
+        "live_row.html",
+        kind=event.kind,
+        agent=agent,
+        one=event.data if isinstance(event.data, dict) else {},
+        line=json.dumps({"event": event.kind, "id": event.id, "data": event.data}),
+    )
+    return ServerSentEvent(event="row", id=event.id or None, raw_data=text)
+
+
+def _same(visit: Visit, agent: str, requested: LiveFilter) -> list[Same]:
+    url, types = visit.publisher_url(agent), ",".join(requested.kinds)
+    words = ["--types", types]
+    words += ["--subscriber", requested.subscriber] if requested.subscriber else []
+    sent = curl(with_query(f"{url}/events", types=types, subscriber=requested.subscriber or None))
+    return [same("These events", ["events", *words, "--server", url], sent)]

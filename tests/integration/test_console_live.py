@@ -1,0 +1,84 @@
+"""The console's live page over HTTP: the publisher's events as rows."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.harness.console import AT, ConsoleSite, console_site, entry
+
+HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\"'"
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[ConsoleSite]:
+    with console_site() as site:
+        yield site
+
+
+@pytest.fixture
+def site(running: ConsoleSite) -> ConsoleSite:
+    running.publisher.answers.clear()
+    running.publisher.requested.clear()
+    happened(running, ("package", entry(41)), ("status", failed()))
+    return running
+
+
+def happened(site: ConsoleSite, *events: tuple[str, Any]) -> None:
+    blocks = [
+        f"event: {kind}\nid: {number}\ndata: {json.dumps(data)}\n\n"
+        for number, (kind, data) in enumerate(events, 1)
+    ]
+    site.publisher.answers["GET /events"] = "".join(blocks).encode()
+
+
+def failed(**more: str) -> dict[str, Any]:
+    shown = {"subscriber": "sub1", "offset": 41, "status": "REMOVED_FAILED", "reason": "disk full"}
+    return {**shown, "package_id": "p41", "time": AT, **more}
+
+
+def test_events_are_rows_with_what_they_came_from(site: ConsoleSite) -> None:
+    package, status = site.stream("live/events?kind=status&subscriber=sub1&after=p7", 2)
+    assert (package.event, package.id, status.id) == ("row", "1", "2")
+    assert "/site/news" in package.data
+    assert "disk full" in status.data
+    assert "subscriber=sub1" in status.data, "the way to its queue"
+    asked = site.publisher.requested[0]
+    assert asked[1:3] == ("/events?types=status&subscriber=sub1", "Bearer operator")
+
+
+def test_what_the_publisher_refuses_is_said_and_ends_the_stream(site: ConsoleSite) -> None:
+    refusal = {"type": "/problems/unknown-subscriber", "title": "No such subscriber", "status": 404}
+    site.publisher.answers["GET /events"] = (404, refusal)
+    [said] = site.stream("live/events?subscriber=other", 2)
+    assert (said.event, "No such subscriber" in said.data) == ("refused", True)
+
+
+def test_what_can_no_longer_be_shown_is_said(site: ConsoleSite) -> None:
+    gap = {"source": "package", "from_offset": 3, "to_offset": 9, "reason": "FORGOTTEN"}
+    happened(site, ("gap", gap), ("strange", "no object"))
+    first, _second = site.stream("live/events", 2)
+    assert "events 3 to 9 can't be shown: forgotten" in first.data
+
+
+def test_who_has_not_signed_in_follows_nothing(site: ConsoleSite) -> None:
+    assert httpx.get(f"{site.url}/pages/live/events").status_code == 401
+    assert site.get("live", token=None).status_code == 303
+    assert site.publisher.requested == []
+
+
+def test_the_page_has_its_filter_in_the_address(site: ConsoleSite) -> None:
+    text = site.get("live?kind=status&subscriber=sub1").text
+    assert "<option selected>status</option>" in text
+    assert "packhorse events --types status --subscriber sub1" in text
+    assert site.get("live?kind=other").status_code == 422
+
+
+def test_what_comes_from_elsewhere_is_text(site: ConsoleSite) -> None:
+    hostile = failed(**dict.fromkeys(("subscriber", "status", "reason", "package_id"), HOSTILE))
+    happened(site, ("status", hostile), ("package", entry(41, HOSTILE, action=HOSTILE)))
+    for event in site.stream("live/events", 2):
+        assert "<script>alert" not in event.data
+        assert "<img" not in event.data
