@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fastapi import Request
 
 from packhorse.runtime.feed import Streams
-from packhorse.runtime.metrics import CONSOLE_EVENT_STREAMS
+from packhorse.runtime.metrics import CONSOLE_EVENT_STREAMS, report
 from packhorse_services.console.links import SignInLinks
 from packhorse_services.console.settings import Settings
 from packhorse_services.console.upstream import Services
@@ -40,6 +40,7 @@ class ConsoleParts:
 
 def assemble(settings: Settings) -> ConsoleParts:
     """Make them; nothing connects yet."""
+    report("packhorse_console_")
     pages = (("Jobs", settings.jobs_page_url), ("Topology", settings.topology_page_url))
     contents = {"": settings.content_url, **settings.subscriber_urls}
     contents = {name: url for name, url in contents.items() if url}

@@ -5,15 +5,15 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal, get_args
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from packhorse.client.calls.streams import EventKind
 from packhorse.client.errors import ClientError
 from packhorse.client.exchange import with_query
-from packhorse.client.following import StreamEvent
+from packhorse.client.following import EventKind, StreamEvent
 from packhorse.runtime.feed import Life, Streams
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.validation import StrictRoute
@@ -97,7 +97,7 @@ async def _rows(
     try:
         while not (streams.ended or life.over):
             with streams.changes.subscribed() as news:
-                upcoming.add_done_callback(lambda _done, news=news: news.set())
+                upcoming.add_done_callback(partial(_tell, news))
                 if not upcoming.done():
                     await life.wait(news)
             if upcoming.done():
@@ -109,6 +109,10 @@ async def _rows(
         upcoming.cancel()
         with suppress(asyncio.CancelledError, ClientError, StopAsyncIteration):
             await upcoming
+
+
+def _tell(news: asyncio.Event, _done: object) -> None:
+    news.set()
 
 
 def _row(event: StreamEvent, agent: str) -> ServerSentEvent:
