@@ -31,7 +31,7 @@ class TopologyConfiguration(ProcessConfiguration):
     min_event_delay_s: float = Field(default=MIN_EVENT_DELAY_S, ge=0)
     """Changes of the topology within this time are reported as one."""
     leader_prefix: str = Field(default="1", pattern=r"^[A-Za-z0-9]{1,20}$")
-    """With voting, an instance with a lower prefix leads."""
+    """The instance with the lowest prefix is the next to lead; with voting it leads at once."""
 
     @property
     def topology(self) -> TopologySettings:

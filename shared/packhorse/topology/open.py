@@ -25,7 +25,12 @@ from packhorse.topology.lease.sql import SqlLeaseStore
 from packhorse.topology.membership import Membership, StoreUnavailable
 from packhorse.topology.participation import RemoteClusters
 from packhorse.topology.patience import bookkeeper_connection
-from packhorse.topology.properties import PropertyProvider
+from packhorse.topology.properties import (
+    DEFAULT_PREFIX,
+    LEADER_PREFIX,
+    FixedProperties,
+    PropertyProvider,
+)
 from packhorse.topology.routing import Chooser
 from packhorse.topology.view import ClusterView
 from packhorse.topology.voting.member import VotingMember
@@ -34,6 +39,7 @@ from packhorse.topology.voting.times import VotingTimes
 
 _LOOK_S = 30.0
 """How often to look without a hint. Changes are signalled by hints, and hints may be lost."""
+_ABOVE_ALL = 2**31
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -109,8 +115,9 @@ class TopologySettings:
     timeout_s: float | None = None
     """Without a heartbeat for this long, an instance is dead; None: 10 s, or 20 s."""
     min_event_delay_s: float = MIN_EVENT_DELAY_S
-    leader_prefix: str = "1"
-    """With `voting`, instances with a lower prefix lead and come first."""
+    leader_prefix: str = DEFAULT_PREFIX
+    """Of those that could lead next, the one with the lowest prefix does and comes first; with
+    `voting` it does so at once."""
 
     def __post_init__(self) -> None:
         if self.store not in _DEFAULTS:
@@ -154,9 +161,10 @@ def open_discovery(
     Nothing connects before the start. `remotes` is by default what the cluster's connectors have
     heard. Raises `InvalidConfiguration` when the id or its file can't be used.
     """
+    prefix = settings.leader_prefix if settings.leader_prefix != DEFAULT_PREFIX else None
     return Discovery(
         _membership(url, settings, clock),
-        providers=providers,
+        providers=[FixedProperties({LEADER_PREFIX: prefix}, ranking=_ABOVE_ALL), *providers],
         remotes=remotes or SqlRemoteClusters(url),
         min_event_delay_s=settings.min_event_delay_s,
         clock=clock,

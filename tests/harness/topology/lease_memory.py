@@ -16,7 +16,9 @@ from packhorse.topology.lease.store import (
     Renewal,
 )
 from packhorse.topology.membership import StoreUnavailable
+from packhorse.topology.properties import LEADER_PREFIX
 
+_DEACTIVATING = InstanceState.DEACTIVATING
 _REMEMBERED_S = 7 * 24 * 3600.0
 _T = TypeVar("_T")
 
@@ -33,6 +35,7 @@ class Row:
     lease_s: float
     acknowledged: int
     properties: dict[str, str]
+    entered: int
     edition: int = 0
     changed_at: float = 0.0
 
@@ -98,11 +101,10 @@ class LeaseMemory:
                 return JoinOutcome.TAKEN
             self._move([former], InstanceState.DEACTIVATING)
             retired = True
-        if (
-            former
-            and former.state is InstanceState.DEACTIVATING
-            and not self._complete_deactivation([former])
-        ):
+        if former and former.state is InstanceState.DEACTIVATING:
+            self._complete_deactivation([former])
+            self._elect([former] if retired else [])
+        if former and former.state is InstanceState.DEACTIVATING:
             if retired:
                 self.seq += 1
                 self._changed(who)
@@ -119,6 +121,7 @@ class LeaseMemory:
             renewal.lease_s,
             0,
             dict(renewal.properties or {}),
+            entered=self.seq,
         )
         self._changed(who)
         return JoinOutcome.JOINED
@@ -150,7 +153,9 @@ class LeaseMemory:
         expired = [row for row in self.active if row.lease_end <= self.now()]
         self._move(expired, InstanceState.DEACTIVATING)
         left = [row for row in self.rows.values() if row.state is InstanceState.DEACTIVATING]
-        if self._complete_deactivation(left) or expired:
+        settled = self._complete_deactivation(left)
+        self._elect(expired)
+        if settled or expired:
             self.seq += 1
             self._forget()
             self._changed(judge)
@@ -160,8 +165,24 @@ class LeaseMemory:
         if row is not None:
             self._move([row], InstanceState.DEACTIVATING)
             self._complete_deactivation([row])
+            self._elect([row])
             self.seq += 1
             self._changed(who)
+
+    def _elect(self, gone: list[Row]) -> None:
+        """Let the one with the lowest prefix come first if the leader is gone."""
+        active = self.active
+        living = [row for row in active if row.lease_end > self.now()]
+        if not (gone and living) or min(row.joined for row in gone) > active[0].joined:
+            return
+        chosen = min(living, key=lambda row: (row.properties.get(LEADER_PREFIX, "1"), row.joined))
+        leaving = [one.joined for one in self.rows.values() if one.state is _DEACTIVATING]
+        if any(active[0].joined <= joined <= chosen.joined for joined in leaving):
+            return
+        places = [row.joined for row in active]
+        order = [chosen, *(row for row in active if row is not chosen)]
+        for row, place in zip(order, places, strict=True):
+            row.joined = place
 
     def _overdue(self, row: Row, asking: Incarnation) -> bool:
         if row.state is InstanceState.DEACTIVATING:

@@ -8,6 +8,7 @@ from packhorse.topology.membership import (
     Observation,
     StoreUnavailable,
 )
+from packhorse.topology.properties import LEADER_PREFIX
 from packhorse.topology.view import ClusterView, InstanceDescription
 from tests.harness.topology.checks import VERSION, Checks
 from tests.harness.topology.leader_tasks import do_leader_tasks
@@ -98,6 +99,9 @@ class Simulation:
         process.wiretap, process.overhear = self.checks.reported, self.checks.heard
         process.build_mailbox = self.build.mailbox
         process.properties.set("packhorse.role", "publisher")
+        if self.prefers(machine):
+            process.properties.set(LEADER_PREFIX, "0")
+            self.checks.preferred.add(machine)
         process.listen(0.01)
         process.listen(self.world.random.choice((0.5, 12.0)))
         membership = Watched(self.site.membership(process, self.build), process, self.checks)
@@ -108,6 +112,11 @@ class Simulation:
                 self.site.leader_tasks, process, self.network, self.world, checks=checks
             )
         return process
+
+    def prefers(self, machine: str) -> bool:
+        """Whether a machine is to lead next: every second one, in every third run over leases."""
+        is_lease = isinstance(self.site, LeaseSite)
+        return is_lease and self.world.seed % 3 == 0 and machine[-1] in "13579"
 
     def at(self, machine: str) -> list[SimulatedProcess]:
         """Return the live processes of a machine."""

@@ -88,7 +88,7 @@ class LeaseSite:
         self._sessions = [pair for pair in self._sessions if pair[1].is_alive]
         if self.memory.seq != self._last:
             before = str(self._last or "")
-            stays = {row.who.instance_id: str(row.joined) for row in self.memory.active}
+            stays = {row.who.instance_id: str(row.entered) for row in self.memory.active}
             leaving = any(
                 one.state is InstanceState.DEACTIVATING for one in self.memory.rows.values()
             )

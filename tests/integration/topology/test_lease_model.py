@@ -12,6 +12,7 @@ from psycopg import Connection
 
 from packhorse.topology.lease.sql import SqlLeaseStore
 from packhorse.topology.lease.store import ClusterState, Incarnation, LeaseStore, Pulse, Renewal
+from packhorse.topology.properties import LEADER_PREFIX
 from tests.harness.depth import examples
 from tests.harness.postgres import Databases
 from tests.harness.topology.lease_memory import LeaseMemory
@@ -21,7 +22,10 @@ LEASE_S = 1050.0  # no sum of passed times comes near its end or its half
 Step = tuple[str, Incarnation, int, dict[str, str] | None]
 
 WHO = st.builds(Incarnation, st.sampled_from("abc"), st.sampled_from(["first run", "second run"]))
-PROPERTIES = st.none() | st.dictionaries(st.sampled_from("xy"), st.text("1ä'", max_size=2))
+PROPERTIES = st.none() | st.one_of(
+    st.dictionaries(st.sampled_from("xy"), st.text("1ä'", max_size=2)),
+    st.dictionaries(st.just(LEADER_PREFIX), st.sampled_from(["0", "01", "2"])),
+)
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["join", "join", "renew", "renew", "retire", "leave", "pass"]),
@@ -95,11 +99,25 @@ def both(databases: Databases) -> Iterator[Both]:
     both.close()
 
 
+LEADER, NEXT, PREFERRED = (Incarnation(name, "first run") for name in "abc")
+ELECTION: list[Step] = [
+    ("join", LEADER, 0, None),
+    ("join", NEXT, 0, None),
+    ("join", PREFERRED, 0, {LEADER_PREFIX: "0"}),
+    ("leave", LEADER, 0, None),
+    ("join", LEADER, 0, None),
+    ("leave", NEXT, 0, None),
+    ("pass", LEADER, 6, None),
+    ("renew", LEADER, 0, {LEADER_PREFIX: "01"}),
+    ("pass", LEADER, 5, None),
+    ("retire", LEADER, 0, None),
+]
 FIRST, SECOND = Incarnation("a", "first run"), Incarnation("a", "second run")
 
 
 @given(steps=STEPS)
 @example(steps=[("join", FIRST, 0, None), ("pass", FIRST, 11, None), ("join", SECOND, 0, None)])
+@example(steps=ELECTION)
 @settings(
     max_examples=examples(40),
     deadline=None,

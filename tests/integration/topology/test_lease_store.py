@@ -14,6 +14,7 @@ from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.lease.sql import SqlLeaseStore
 from packhorse.topology.lease.store import Incarnation, InstanceState, JoinOutcome, Renewal
 from packhorse.topology.membership import StoreUnavailable
+from packhorse.topology.properties import LEADER_PREFIX
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.topology.driven import ids, step
 from tests.harness.topology.lease_rows import age, blocked_by, rows, states
@@ -276,3 +277,20 @@ def _beat_until(ended: threading.Event, member: LeaseMember) -> None:
     while not ended.is_set():
         with suppress(StoreUnavailable):
             step(member)
+
+
+def test_a_preferred_one_overtakes_nobody_that_takes_a_leader_task_now(database_url: str) -> None:
+    def active() -> list[str]:
+        return [name for name, state, _ in rows(database_url) if state == "ACTIVE"]
+
+    with stores(database_url, A, B, C) as (a, b, c), psycopg.connect(database_url) as taking:
+        c.renew(renewal(C, properties={LEADER_PREFIX: "01"}))
+        taking.execute("SELECT FROM topology.instance WHERE id = 'b' FOR SHARE")
+        a.leave(A)
+        assert active() == ["b", "c"]
+        taking.rollback()
+        assert a.join(renewal(A)) is JoinOutcome.JOINED
+        assert active() == ["b", "c", "a"]
+        a.renew(renewal(A, properties={LEADER_PREFIX: "0"}))
+        b.leave(B)
+        assert active() == ["a", "c"]

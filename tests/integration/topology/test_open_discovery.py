@@ -18,7 +18,7 @@ SEQUENCE = [("c",), ("c", "a"), ("c", "a", "b"), ("a", "b"), ("b",)]
 class Instance:
     """One instance and all that it heard."""
 
-    def __init__(self, url: str, store: Store, name: str) -> None:
+    def __init__(self, url: str, store: Store, name: str, prefix: str = "1") -> None:
         interval_s, timeout_s = TIMES[store]
         settings = TopologySettings(
             instance_id=name,
@@ -26,6 +26,7 @@ class Instance:
             interval_s=interval_s,
             timeout_s=timeout_s,
             min_event_delay_s=0.1,
+            leader_prefix=prefix,
         )
         self.discovery: Discovery = open_discovery(
             url, settings, [FixedProperties({"packhorse.role": name})]
@@ -80,3 +81,13 @@ def load_of_a(instance: Instance) -> str | None:
         return None
     (a,) = view.find(lambda one: one.id == "a")
     return a.properties.get("load")
+
+
+def test_with_leases_a_preferred_instance_leads_once_the_leader_has_left(database_url: str) -> None:
+    leader, second = (Instance(database_url, "lease", name) for name in "ab")
+    preferred = Instance(database_url, "lease", "c", prefix="0")
+    with running(leader, second, preferred):
+        eventually(lambda: second.order() == ("a", "b", "c"), timeout=180)
+        leader.discovery.stop(30.0)
+        for one in (second, preferred):
+            eventually(lambda one=one: one.order() == ("c", "b"), timeout=180)

@@ -167,3 +167,22 @@ def test_a_renewal_that_was_given_up_and_comes_late_leaves_no_old_properties() -
     view = other.participation.current_view()
     assert view is not None
     assert view.instances[0].properties["load"] == "new"
+
+
+def test_a_preferred_instance_leads_at_the_next_election_and_not_before() -> None:
+    """Seed 3 lets machines with an odd last digit be preferred."""
+    simulation, (leader, second, *_) = cluster("lease", "m0", "m2", "m4", "m1", "m6", seed=3)
+    assert order(second) == ("m0", "m2", "m4", "m1", "m6")
+    leader.kill()
+    simulation.converge()
+    assert order(second) == ("m1", "m2", "m4", "m6")
+    newcomer = simulation.start("m3")
+    simulation.converge()
+    assert order(second) == ("m1", "m2", "m4", "m6", "m3")
+    second.kill()
+    simulation.converge()
+    assert order(newcomer) == ("m1", "m4", "m6", "m3")
+    [preferred] = simulation.at("m1")
+    preferred.stop()
+    simulation.converge()
+    assert order(newcomer) == ("m3", "m4", "m6")

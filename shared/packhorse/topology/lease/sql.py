@@ -127,6 +127,7 @@ class SqlLeaseStore:
             transitions.cut_leases(connection)
             expired = transitions.retire_expired(connection, judge)
             settled = transitions.deactivate_all(connection, self._backlog)
+            transitions.elect(connection, expired)
             if expired or settled:
                 transitions.next_seq(connection)
                 transitions.forget(connection)
@@ -134,8 +135,11 @@ class SqlLeaseStore:
     def leave(self, who: Incarnation) -> None:
         """See `LeaseStore.leave`."""
         with self._transaction() as connection:
-            if transitions.lock_cluster(connection) and transitions.deactivate(connection, who):
+            if not transitions.lock_cluster(connection):
+                return
+            if left := transitions.deactivate(connection, who):
                 transitions.complete_deactivation(connection, who, self._backlog)
+                transitions.elect(connection, left)
                 transitions.next_seq(connection)
 
     def wait(self, seconds: float) -> None:
@@ -183,7 +187,9 @@ class SqlLeaseStore:
             return JoinOutcome.TAKEN
         retired = transitions.deactivate(connection, former)
         transitions.end_sessions(connection, [former])
-        if transitions.complete_deactivation(connection, former, self._backlog):
+        settled = transitions.complete_deactivation(connection, former, self._backlog)
+        transitions.elect(connection, retired)
+        if settled:
             return None
         if retired:
             transitions.next_seq(connection)

@@ -67,7 +67,7 @@ class InstanceEntry:
     number: int
     """Small, and the same at every rejoin while the instance is remembered."""
     joined: int
-    """The `seq` of its joining: the order of the instances."""
+    """The order of the instances: the `seq` of its joining, or of another's whose place it has."""
     state: InstanceState
     properties: Mapping[str, str]
 
@@ -101,6 +101,9 @@ class JoinOutcome(enum.Enum):
 
 class LeaseStore(Protocol):
     """One session with the database, used by one thread; every step may raise `StoreUnavailable`.
+
+    When the leader ends, of those that live the one with the lowest `packhorse.leader-prefix` comes
+    first, and all others keep their order; while a leader lives nobody comes before it.
 
     After `StoreUnavailable` a step may or may not have happened.
     """

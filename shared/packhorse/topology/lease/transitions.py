@@ -12,6 +12,7 @@ from packhorse.db.roles import act_as
 from packhorse.topology.leader import end_work, revoke
 from packhorse.topology.lease.session import CHANNEL
 from packhorse.topology.lease.store import Incarnation, Renewal
+from packhorse.topology.properties import DEFAULT_PREFIX
 
 logger = logging.getLogger(__name__)
 
@@ -74,30 +75,63 @@ def cut_leases(connection: Connection) -> None:
     )
 
 
-def retire_expired(connection: Connection, judge: Incarnation) -> bool:
-    """Make all others deactivating whose lease has run out; true when there was one."""
-    return bool(
-        connection.execute(
-            """
-            UPDATE topology.instance SET state = 'DEACTIVATING', changed_at = clock_timestamp()
-            WHERE state = 'ACTIVE' AND lease_end <= clock_timestamp() AND id <> %s
-            """,
-            (judge.instance_id,),
-        ).rowcount
-    )
+def retire_expired(connection: Connection, judge: Incarnation) -> list[int]:
+    """Make all others deactivating whose lease has run out; return their places in the order."""
+    rows = connection.execute(
+        """
+        UPDATE topology.instance SET state = 'DEACTIVATING', changed_at = clock_timestamp()
+        WHERE state = 'ACTIVE' AND lease_end <= clock_timestamp() AND id <> %s RETURNING joined
+        """,
+        (judge.instance_id,),
+    ).fetchall()
+    return [joined for (joined,) in rows]
 
 
-def deactivate(connection: Connection, who: Incarnation) -> bool:
-    """Make one deactivating; false unless it is active."""
-    return bool(
-        connection.execute(
-            """
-            UPDATE topology.instance SET state = 'DEACTIVATING', changed_at = clock_timestamp()
-            WHERE state = 'ACTIVE' AND id = %s AND runtime_id = %s
-            """,
-            (who.instance_id, who.runtime_id),
-        ).rowcount
-    )
+def deactivate(connection: Connection, who: Incarnation) -> list[int]:
+    """Make one deactivating; return its place in the order, nothing unless it is active."""
+    rows = connection.execute(
+        """
+        UPDATE topology.instance SET state = 'DEACTIVATING', changed_at = clock_timestamp()
+        WHERE state = 'ACTIVE' AND id = %s AND runtime_id = %s RETURNING joined
+        """,
+        (who.instance_id, who.runtime_id),
+    ).fetchall()
+    return [joined for (joined,) in rows]
+
+
+_ELECT = """
+    WITH active AS (
+        SELECT id, joined, lease_end > clock_timestamp() AS lives,
+            row_number() OVER (ORDER BY joined) AS place,
+            coalesce(properties ->> 'packhorse.leader-prefix', %(default)s) COLLATE "C" AS prefix
+        FROM topology.instance WHERE state = 'ACTIVE'),
+    chosen AS (SELECT id, joined, place FROM active WHERE lives ORDER BY prefix, joined LIMIT 1),
+    moved AS (
+        SELECT active.id, CASE active.id WHEN chosen.id THEN 1 ELSE active.place + 1 END AS place
+        FROM active JOIN chosen ON active.place <= chosen.place
+        WHERE %(gone)s < (SELECT min(joined) FROM active) AND NOT EXISTS (
+            SELECT FROM topology.instance WHERE state = 'DEACTIVATING'
+            AND joined BETWEEN (SELECT min(joined) FROM active) AND chosen.joined))
+    UPDATE topology.instance AS i SET joined = active.joined
+    FROM moved JOIN active USING (place) WHERE i.id = moved.id AND i.joined <> active.joined
+"""
+
+
+def elect(connection: Connection, gone: Sequence[int]) -> None:
+    """Let the one with the lowest prefix come first, if the leader is among the places `gone`.
+
+    All others keep their order, so that everybody stays or moves up (ADR 0065). Nobody overtakes an
+    instance that is deactivating, whose turn it still is, nor one that takes a leader task now.
+    """
+    if not gone:
+        return
+    try:
+        with connection.transaction():
+            connection.execute("SELECT set_config('lock_timeout', %s, true)", (_PATIENCE,))
+            parameters = {"gone": min(gone), "default": DEFAULT_PREFIX}
+            connection.execute(_ELECT, parameters)
+    except psycopg.errors.LockNotAvailable:
+        logger.info("the next in the order leads: an instance is busy with its place in it")
 
 
 def deactivate_all(connection: Connection, backlog: Sequence[Backlog]) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from packhorse.clock import Clock, SystemClock
 from packhorse.topology.membership import DuplicateInstance, Observation, StoreUnavailable
+from packhorse.topology.properties import DEFAULT_PREFIX
 from packhorse.topology.view import ClusterView, InstanceDescription
 from packhorse.topology.voting.decisions import VoteDecision, VotingSituation, decide, in_turn
 from packhorse.topology.voting.records import (
@@ -24,8 +25,6 @@ from packhorse.topology.voting.turns import ProposalTurns
 from packhorse.topology.voting.watch import PeerWatch
 
 logger = logging.getLogger(__name__)
-
-DEFAULT_PREFIX = "1"
 
 
 class VotingMember:
