@@ -1,5 +1,6 @@
 """The console as an operator uses it: a real browser, and programs that were really blocked."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -28,8 +29,9 @@ def browser() -> Iterator[Browser]:
 def running(lasting_databases: Databases, journal_url: str) -> Iterator[Site]:
     """One stack for the file: its subscriber retries three times at once, then hardly ever."""
     with site(lasting_databases, journal_url) as built:
-        built.subscriber("sub1", editable=True, **IMPATIENT)
-        built.programs.console(built.publisher)
+        subscriber = built.subscriber("sub1", editable=True, **IMPATIENT)
+        urls = json.dumps({"sub1": subscriber.url})
+        built.programs.console(built.publisher, content_url=built.content.url, subscriber_urls=urls)
         built.start()
         yield built
 
@@ -121,3 +123,45 @@ def test_what_was_seen_is_cleared_and_what_comes_later_stays(
     assert running.at("sub1", "/clear/later") is not None
     assert running.at("sub1", "/clear/bad") is None
     assert running.at("sub1", "/clear/seen") is None
+
+
+def test_what_is_distributed_from_here_is_seen_live_and_at_the_subscriber(
+    browser: Browser, running: Site, console: Program
+) -> None:
+    running.put("/console/page", properties={"title": "A page"})
+    with signed_in(browser, running, console) as opened:
+        live = opened.page.context.new_page()
+        live.goto(f"{console.url}/pages/live")
+        expect(live.locator("#state")).to_have_text("live")
+        page = opened.page
+        page.goto(f"{console.url}/pages/content?path=/console/page")
+        expect(page.locator(".tree")).to_contain_text("A page")
+        page.get_by_role("link", name="Distribute…").first.click()
+        expect(page.locator(".facts")).to_contain_text("Nodes")
+        page.get_by_role("button", name="Distribute", exact=True).click()
+        expect(page.locator(".facts")).to_contain_text("distributed", timeout=_PATIENCE_MS)
+        expect(live.locator("[data-kind=package]")).to_contain_text("/console/page")
+        page.goto(f"{console.url}/pages/content?path=/console/page&at=sub1")
+        expect(page.locator(".tree")).to_contain_text("A page")
+        expect(page.locator("[data-distribution]")).to_contain_text("distributed")
+
+
+def test_a_subscriber_that_runs_is_stopped_before_it_is_reset(
+    browser: Browser, running: Site, console: Program
+) -> None:
+    with signed_in(browser, running, console) as opened:
+        page = opened.page
+        page.goto(f"{console.url}/pages/subscriber?agent=main&subscriber=sub1")
+        page.get_by_label("Go on behind offset").fill("0")
+        page.get_by_role("button", name="Reset…").click()
+        expect(page.locator("#typed")).to_have_count(0)
+        page.get_by_role("button", name="Stop it").click()
+        expect(page.locator(".facts")).to_contain_text("stopped")
+        page.get_by_label("Go on behind offset").fill("0")
+        page.get_by_role("button", name="Reset…").click()
+        page.fill("#typed", "reset 0")
+        page.get_by_role("button", name="Reset to 0").click()
+        reset = page.locator("[data-command]", has_text="reset")
+        expect(reset).to_contain_text("applied")
+        page.get_by_role("button", name="Resume").click()
+        until_idle(page)

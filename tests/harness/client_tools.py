@@ -35,9 +35,9 @@ def jars(name: str, pom: Path) -> Path:
     return made_once(f"client-{name}", [pom], fetch)
 
 
-def node_modules() -> Path:
-    """Return the folder `node_modules` with the generator and the compiler of TypeScript."""
-    pins = [CLIENTS / "typescript" / name for name in ("package.json", "package-lock.json")]
+def node_modules(name: str = "client-typescript", pinned: Path = CLIENTS / "typescript") -> Path:
+    """Return the folder `node_modules` of what is pinned: of the TypeScript client by default."""
+    pins = [pinned / file for file in ("package.json", "package-lock.json")]
 
     def install(home: Path) -> None:
         home.mkdir()
@@ -45,7 +45,7 @@ def node_modules() -> Path:
             shutil.copy(pin, home)
         npm("ci", "--ignore-scripts", folder=home)
 
-    return made_once("client-typescript", pins, install) / "node_modules"
+    return made_once(name, pins, install) / "node_modules"
 
 
 def npm(command: str, *arguments: str | Path, folder: Path) -> str:

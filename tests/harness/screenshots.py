@@ -2,9 +2,15 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
+from typing import Literal
 
-from tests.harness.browser import chromium, tab
+from playwright.sync_api import Browser
+
+from tests.harness.browser import Tab, chromium, tab
 from tests.harness.console import (
     AT,
     REASON,
@@ -23,8 +29,9 @@ from tests.harness.console import (
 )
 
 WIDTHS = (1280, 390)
-SCHEMES = ("light", "dark")
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 PAGES = {
+    "sign-in": "sign-in",
     "overview": "overview",
     "queue": "queue?agent=main&subscriber=sub2",
     "subscriber": "subscriber?agent=main&subscriber=sub2",
@@ -134,35 +141,49 @@ def written_content(site: ConsoleSite) -> None:
     rows[1]["deep_paths"] = ["/site"]
 
 
-def main(folder: Path) -> None:
-    """Write a picture of each page in both themes and at two widths."""
-    folder.mkdir(parents=True, exist_ok=True)
+@contextmanager
+def pictured_site() -> Iterator[ConsoleSite]:
+    """Serve a console that shows something on each of its pages."""
     elsewhere = dict.fromkeys(("jobs_page_url", "topology_page_url"), "http://127.0.0.1:1/")
     with (
         written_publisher() as publisher,
         console_site(publisher, content_url=publisher.url, **elsewhere) as site,
-        chromium() as browser,
     ):
-        written(site)
-        written_records(site)
-        written_sending(site)
-        written_content(site)
-        written_events(site)
-        for scheme in SCHEMES:
-            for width in WIDTHS:
-                with tab(
-                    browser, color_scheme=scheme, viewport={"width": width, "height": 800}
-                ) as opened:
-                    opened.page.goto(f"{site.url}/pages/sign-in")
-                    opened.page.screenshot(path=folder / f"sign-in-{scheme}-{width}.png")
-                    opened.page.fill("#token", "operator")
-                    opened.page.click("main button")
-                    for name, path in PAGES.items():
-                        opened.page.goto(f"{site.url}/pages/{path}")
-                        if name == "live":
-                            opened.page.locator("[data-kind=subscriber]").first.wait_for()
-                        target = folder / f"{name}-{scheme}-{width}.png"
-                        opened.page.screenshot(path=target, full_page=True)
+        for write in (written, written_records, written_sending, written_content, written_events):
+            write(site)
+        yield site
+
+
+@contextmanager
+def visited(
+    browser: Browser, site: ConsoleSite, scheme: Literal["light", "dark"], width: int
+) -> Iterator[Tab]:
+    """Open a tab that has signed in."""
+    size = {"width": width, "height": 800}
+    with tab(browser, color_scheme=scheme, viewport=size) as opened:
+        opened.page.goto(f"{site.url}/pages/sign-in")
+        opened.page.fill("#token", "operator")
+        opened.page.click("main button")
+        yield opened
+
+
+def shown(opened: Tab, site: ConsoleSite, name: str) -> None:
+    """Go to a page, and wait until its script has done what it does."""
+    opened.page.goto(f"{site.url}/pages/{PAGES[name]}")
+    if name == "live":
+        opened.page.locator("[data-kind=subscriber]").first.wait_for()
+
+
+def main(folder: Path) -> None:
+    """Write a picture of each page in both themes and at two widths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with pictured_site() as site, chromium() as browser:
+        for scheme, width in product(SCHEMES, WIDTHS):
+            with visited(browser, site, scheme, width) as opened:
+                for name in PAGES:
+                    shown(opened, site, name)
+                    target = folder / f"{name}-{scheme}-{width}.png"
+                    opened.page.screenshot(path=target, full_page=True)
 
 
 if __name__ == "__main__":
