@@ -1,6 +1,7 @@
 """What a program registers with its app, checked at once."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -48,14 +49,14 @@ class Registering:
         With `cron` (five fields, by the clocks of `time_zone`) or `every` (a timedelta, or
         seconds) such a job is given at these moments, once in the cluster, with `properties`.
         With `content` it is given for each change of nodes at and below these paths (`change`,
-        `paths`, `deep_paths`). Raises `InvalidConsumer` for an `async def` and for a topic's second
-        consumer, `InvalidName`, `InvalidSchedule`.
+        `paths`, `deep_paths`); for those of some types see `watch`. Raises `InvalidConsumer` for an
+        `async def` and for a topic's second consumer, `InvalidName`, `InvalidSchedule`.
         """
         if (when := _when(cron, every, time_zone)) is not None:
             self._schedule(when, JobAction(require_topic(topic), properties or {}))
         if content:
             roots = (content,) if isinstance(content, str) else content
-            self._watch(require_topic(topic), roots, job_topic=topic)
+            self.watch(topic, *roots)
 
         def register(consumer: ConsumerT) -> ConsumerT:
             self._consume(topic, consumer)
@@ -89,31 +90,47 @@ class Registering:
 
         return register
 
-    def on_content(self, *roots: str) -> Callable[[HandlerT], HandlerT]:
+    def watch(self, topic: str, *roots: str, types: Sequence[str] = ()) -> None:
+        """Let each change of nodes at and below some paths be a job of a topic; it lasts.
+
+        With `types` that is so for nodes of these types, and for subtrees with such a node; what is
+        removed has no type any more, and counts always.
+        """
+        watch = ContentWatch(self._name_for(require_topic(topic)), roots, topic, types)
+        self._watch(watch)
+
+    def on_content(self, *roots: str, types: Sequence[str] = ()) -> Callable[[HandlerT], HandlerT]:
         """Let the function below hear of each change of nodes at and below some paths.
 
         It hears an event of `packhorse/content/*` on every instance; what one instance has to do,
-        and again until it has succeeded, is a `consumer` with `content=`. The watch lasts.
+        and again until it has succeeded, is a `consumer` with `content=`. `types` are as those of
+        `watch`. The watch lasts.
         """
 
         def register(handler: HandlerT) -> HandlerT:
             require_consumer(handler)
             name = getattr(handler, "__name__", type(handler).__name__)
-            self._watch(name, roots)
-            self._registered.handlers.append(((TOPICS,), heard_below(roots, handler), ()))
+            watch = ContentWatch(self._name_for(name), roots, types=types)
+            self._watch(watch)
+            heard = heard_below(roots, handler, watch.name if types else None)
+            self._registered.handlers.append(((TOPICS,), heard, ()))
             return handler
 
         return register
 
-    def _watch(self, what: str, roots: Sequence[str], *, job_topic: str | None = None) -> None:
-        name, watches = require_name(self._name_for(what), "watch"), self._registered.watches
-        for root in roots:
+    def _watch(self, watch: ContentWatch) -> None:
+        require_name(watch.name, "watch")
+        for root in watch.roots:
             check_path(root)
-        before = next((one for one in watches if one.name == name), None)
+        watches = self._registered.watches
+        before = next((one for one in watches if one.name == watch.name), None)
         if before is not None:  # functions of one name share a watch
+            if set(before.types) != set(watch.types):
+                raise Permanent(f"{watch.name} watches other types already; use another name")
             watches.remove(before)
-            roots, job_topic = sorted({*before.roots, *roots}), job_topic or before.job_topic
-        watches.append(ContentWatch(name, roots, job_topic))
+            roots = sorted({*before.roots, *watch.roots})
+            watch = replace(watch, roots=roots, job_topic=watch.job_topic or before.job_topic)
+        watches.append(watch)
 
     def _name_for(self, what: str) -> str:
         return f"{self.name}.{what.replace('/', '.')}"

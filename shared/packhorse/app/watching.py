@@ -28,12 +28,17 @@ class ContentWatches:
         """Do nothing."""
 
 
-def heard_below(roots: Sequence[str], handler: Handler) -> Handler:
-    """Return what hears of changes below some paths only, with no other paths than these."""
+def heard_below(roots: Sequence[str], handler: Handler, watch: str | None) -> Handler:
+    """Return what hears of changes below some paths only, with no other paths than these.
+
+    `watch` is the one with types whose events it hears; None for those of all types.
+    """
     held = WatchedRoots(roots)
 
     def hear(event: Event) -> None:
         given = event.properties
+        if given.get("watch") != watch:
+            return
         kind = ChangeKind(event.topic.rpartition("/")[2])
         change = ContentChange(kind, given["paths"], given["deep_paths"]).below(held)
         if change.paths or change.deep_paths:

@@ -120,6 +120,24 @@ def present(conn: Connection, paths: Sequence[str]) -> set[str]:
     return {path for (path,) in rows.fetchall()}
 
 
+def of_types(
+    conn: Connection, paths: Sequence[str], deep: Sequence[str], types: Sequence[str]
+) -> set[str]:
+    """Return those of `paths` whose node has one of the types, and of `deep` also by one below."""
+    low, high = zip(*map(subtree_range, deep), strict=True) if deep else ((), ())
+    rows = conn.execute(
+        """
+        SELECT path FROM content.node WHERE path = ANY(%s) AND type = ANY(%s)
+        UNION SELECT top FROM unnest(%s::text[], %s::text[], %s::text[]) AS below (top, low, high)
+        WHERE EXISTS (
+            SELECT FROM content.node WHERE path >= low AND path < high AND type = ANY(%s)
+        )
+        """,
+        ([*paths, *deep], list(types), list(deep), list(low), list(high), list(types)),
+    )
+    return {path for (path,) in rows.fetchall()}
+
+
 def stream(conn: Connection, path: str) -> Iterator[Node]:
     """Yield the node at `path`, then all below it in path order, in constant memory.
 

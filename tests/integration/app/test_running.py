@@ -13,6 +13,8 @@ import psycopg
 import pytest
 
 from packhorse import App
+from packhorse.content import tree
+from packhorse.content.node import Node
 from packhorse.errors import Permanent
 from packhorse.jobs.consumer import JobContext
 from packhorse.jobs.content_changes.change import ChangeKind, ContentChange
@@ -103,7 +105,7 @@ def test_a_schedule_gives_its_consumer_jobs(database_url: str) -> None:
 
 
 def test_changes_of_content_are_heard_and_become_jobs_of_one_instance(database_url: str) -> None:
-    made, heard = app(database_url), threading.Event()
+    made, heard, pictured = app(database_url), threading.Event(), threading.Event()
     events: list[tuple[str, list[str]]] = []
     jobs: queue.SimpleQueue[tuple[str, list[str]]] = queue.SimpleQueue()
 
@@ -112,6 +114,11 @@ def test_changes_of_content_are_heard_and_become_jobs_of_one_instance(database_u
         events.append((event.topic, event.properties["paths"]))
         heard.set()
 
+    @made.on_content("/site", types=["image"])
+    def images(event: Event) -> None:
+        events.append((event.properties["watch"], event.properties["paths"]))
+        pictured.set()
+
     @made.consumer("site/changed", content=["/site", "/other"])
     def changed(job: Job, context: JobContext) -> None:
         jobs.put((job.properties["change"], sorted(job.properties["paths"])))
@@ -119,11 +126,17 @@ def test_changes_of_content_are_heard_and_become_jobs_of_one_instance(database_u
     paths = ["/elsewhere", "/site/page", "/site/news/one"]
     change = ContentChange(ChangeKind.ADDED, paths)
     with made.running():
-        with psycopg.connect(database_url) as connection, within(connection) as bookkeeping:
-            record_changes(bookkeeping, list_watches(bookkeeping), [change])
+        with psycopg.connect(database_url) as connection:
+            tree.upsert(connection, [Node("/site/page", "image"), Node("/site/news/one", "page")])
+            with within(connection) as bookkeeping:
+                record_changes(bookkeeping, list_watches(bookkeeping), [change])
+        assert pictured.wait(WAIT_S)
         assert heard.wait(WAIT_S)
         assert jobs.get(timeout=WAIT_S) == ("added", ["/site/news/one", "/site/page"])
-    assert events == [("packhorse/content/added", ["/site/news/one"])]
+    assert sorted(events) == [
+        ("packhorse/content/added", ["/site/news/one"]),
+        ("worker.images", ["/site/page"]),
+    ]
 
 
 def test_one_of_two_leads_and_the_other_takes_over(database_url: str) -> None:

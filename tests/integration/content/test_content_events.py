@@ -7,6 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
+from packhorse.content import tree
+from packhorse.content.node import Node
 from packhorse.db.connect import connect
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
@@ -96,6 +98,53 @@ def test_an_import_without_the_service(author: Author, watched: str, tmp_path: P
     assert "/site/sub/a.txt" in found["added"]
     assert "/site/sub" in found["added"]
     assert found["changed"] == {"/site/sub/a.txt"}
+
+
+def test_a_watch_of_types_has_its_own_events_and_jobs(serve: Serve, database_url: str) -> None:
+    with connect(database_url, "tests") as connection:
+        act_as(connection, BOOKKEEPER)
+        add_watch(connection, ContentWatch("images", ["/site"], "image/seen", ["image", "video"]))
+        add_watch(connection, ContentWatch("all", ["/site/news"]))
+
+    async def scenario(client: httpx.AsyncClient) -> None:
+        for path, kind in (("news/a", "image"), ("news/b", "page"), ("c", "image")):
+            await client.put(f"/content/site/{path}", json={"type": kind})
+        await client.put("/content/elsewhere", json={"type": "image"})
+        await client.delete("/content/site/news")
+
+    serve(scenario)
+    rows: list[Any] = rows_of(
+        database_url,
+        "SELECT topic, properties FROM jobs.event "
+        "WHERE topic ^@ 'packhorse/content/' ORDER BY number",
+    )
+    found = [
+        (topic.split("/")[-1], said.get("watch"), [*said["paths"], *said["deep_paths"]])
+        for topic, said in rows
+    ]
+    assert found == [
+        ("added", None, ["/site/news/a"]),
+        ("added", "images", ["/site/news/a"]),
+        ("added", None, ["/site/news/b"]),
+        ("added", "images", ["/site/c"]),
+        ("removed", None, ["/site/news"]),
+        ("removed", "images", ["/site/news"]),
+    ]
+    jobs: list[Any] = rows_of(database_url, "SELECT properties FROM jobs.job ORDER BY number")
+    assert [(one["change"], one["paths"]) for (one,) in jobs] == [
+        ("added", ["/site/news/a"]),
+        ("added", ["/site/c"]),
+        ("removed", []),
+    ]
+
+
+def test_a_subtree_counts_for_the_types_in_it(author: Author) -> None:
+    with author.connection() as connection:
+        nodes = [Node("/dam", "folder"), Node("/dam/a", "page"), Node("/dam/b/c", "image")]
+        tree.upsert(connection, nodes)
+        deep = ["/dam", "/dam/a", "/dam/b/c", "/", "/none"]
+        assert tree.of_types(connection, ["/dam/a"], deep, ["image"]) == {"/", "/dam", "/dam/b/c"}
+        assert tree.of_types(connection, ["/dam/a"], [], ["page", "image"]) == {"/dam/a"}
 
 
 def test_a_write_that_is_refused_records_nothing(serve: Serve, watched: str) -> None:

@@ -89,6 +89,32 @@ def test_r34_an_import_says_what_has_happened_to_which_nodes(feed: Feed, worker:
     assert said["package_id"].startswith("dstrpck-")
 
 
+def test_a_watch_of_types_hears_of_its_nodes_and_of_subtrees_with_some(
+    feed: Feed, worker: Worker
+) -> None:
+    with session(worker.url) as connection:
+        add_watch(connection, ContentWatch("pages", ["/site"], "page/seen", ["page"]))
+        add_watch(connection, ContentWatch("images", ["/site"], "image/seen", ["image"]))
+    feed.add(page("/site/a"))
+    feed.add(page("/site/deep"), page("/site/deep/c"), deep=["/site/deep"])
+    feed.send(Action.INVALIDATE, "/site/a")
+    worker.run()
+    feed.delete("/site/a")
+    worker.run()
+    assert events(worker) == [
+        ("added", ["/site/a"], []),
+        ("added", [], ["/site/deep"]),
+        ("invalidated", [], ["/site/a"]),
+        ("removed", [], ["/site/a"]),
+        ("removed", [], ["/site/a"]),
+    ]
+    watching = [said["watch"] for _, said in rows_of(worker.url, _EVENTS)]
+    assert watching == ["pages", "pages", "pages", "images", "pages"]
+    jobs = rows_of(worker.url, "SELECT topic, properties ->> 'change' FROM jobs.job")
+    assert ("image/seen", "removed") in jobs
+    assert len(jobs) == 5
+
+
 def test_a_group_that_fails_leaves_no_event_of_it(feed: Feed, worker: Worker) -> None:
     watch(worker.url)
     feed.add(page("/a"))

@@ -11,6 +11,7 @@ from packhorse.app.application import AppNotRunning
 from packhorse.app.configuration import configured
 from packhorse.errors import Permanent
 from packhorse.jobs.consumer import InvalidConsumer, JobContext
+from packhorse.jobs.content_changes.watches import ContentWatch
 from packhorse.jobs.event import Event
 from packhorse.jobs.job import Job
 from packhorse.jobs.names import InvalidName
@@ -155,6 +156,13 @@ def test_functions_of_one_name_share_a_watch_of_all_their_roots() -> None:
 
     [watch] = app._registered.watches
     assert (watch.name, list(watch.roots)) == ("collector.hear", ["/site/one", "/site/two"])
+    with pytest.raises(Permanent, match="other types already"):
+        app.on_content("/site", types=["image"])(hear)
+    app.watch("images/seen", "/dam", types=["image"])
+    app.consumer("images/seen")(lambda job: None)
+    assert app._registered.watches[1] == ContentWatch(
+        "collector.images.seen", ("/dam",), "images/seen", ["image"]
+    )
 
 
 def test_what_would_never_be_called_or_read_is_refused() -> None:

@@ -7,8 +7,10 @@ from psycopg import Connection
 from pydantic import AfterValidator, BaseModel, Field
 
 from packhorse.content.node import check_path
+from packhorse.content.schemas import TypeName
 from packhorse.jobs.content_changes.watches import (
     MOST_ROOTS,
+    MOST_TYPES,
     ContentWatch,
     add_watch,
     list_watches,
@@ -35,6 +37,12 @@ class WatchBody(StrictBody):
     job_topic: Topic | None = Field(
         None, description="Each change becomes a job of this topic too, in the same transaction"
     )
+    types: list[TypeName] = Field(
+        [],
+        max_length=MOST_TYPES,
+        description="Only nodes of these types, and subtrees with such a node; such a watch has "
+        "events of its own, with its name as `watch`. What is removed is for all",
+    )
 
 
 class WatchDocument(BaseModel):
@@ -43,6 +51,7 @@ class WatchDocument(BaseModel):
     name: str
     roots: list[str]
     job_topic: str | None
+    types: list[str]
 
 
 class WatchList(BaseModel):
@@ -67,7 +76,7 @@ async def put_content_watch(
     Changes are events of the topics `packhorse/content/added`, `changed`, `removed` and
     `invalidated`.
     """
-    watch = ContentWatch(name, body.roots, body.job_topic)
+    watch = ContentWatch(name, body.roots, body.job_topic, body.types)
 
     def put(connection: Connection) -> None:
         add_watch(connection, watch)
@@ -86,4 +95,9 @@ async def remove_content_watch(request: Request, name: WatchName, _caller: Admin
 
 
 def _document(watch: ContentWatch) -> WatchDocument:
-    return WatchDocument(name=watch.name, roots=list(watch.roots), job_topic=watch.job_topic)
+    return WatchDocument(
+        name=watch.name,
+        roots=list(watch.roots),
+        job_topic=watch.job_topic,
+        types=list(watch.types),
+    )

@@ -59,6 +59,14 @@ class ContentChange:
             deep_paths=[path for path in self.deep_paths if roots.meet(path)],
         )
 
+    def at(self, places: Collection[str]) -> "ContentChange":
+        """Return what of the change is at one of some places."""
+        return replace(
+            self,
+            paths=[path for path in self.paths if path in places],
+            deep_paths=[path for path in self.deep_paths if path in places],
+        )
+
     def in_parts(self) -> Iterator["ContentChange"]:
         """Yield changes that together are this one, each small enough for an event."""
         for part in _parts(self.paths):

@@ -1,14 +1,20 @@
 """Stores events and jobs of changes of content, in the transaction of the change (R34)."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from psycopg import Connection
 
 from packhorse.content import tree
 from packhorse.content.node import InvalidPath, ancestors_of, check_path
-from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.metadata import BOOKKEEPER, IMPORTER
 from packhorse.db.roles import act_as
-from packhorse.jobs.content_changes.change import ContentChange, PackageChanges, WatchedRoots
+from packhorse.jobs.content_changes.change import (
+    ChangeKind,
+    ContentChange,
+    PackageChanges,
+    WatchedRoots,
+)
 from packhorse.jobs.content_changes.watches import ContentWatch
 from packhorse.jobs.event_store import NewEvent, record
 from packhorse.jobs.store.adding import NewJob, add_jobs
@@ -26,16 +32,34 @@ def record_changes(
 
     Every instance gets the events. Raises what `record` and `add_jobs` raise.
     """
-    all_roots = WatchedRoots(root for watch in watches for root in watch.roots)
-    parts = _parts(changes, all_roots)
-    record(connection, [NewEvent(one.topic, _APPLICATION, one.properties) for one in parts])
-    jobs = [
-        NewJob(watch.job_topic, {**part.properties, "change": str(part.kind)})
-        for watch in watches
-        if watch.job_topic is not None
-        for part in _parts(changes, WatchedRoots(watch.roots))
-    ]
+    events, jobs = list[NewEvent](), list[NewJob]()
+    of_all = [root for watch in watches if not watch.types for root in watch.roots]
+    for part in _parts(_below(changes, of_all)):
+        events.append(NewEvent(part.topic, _APPLICATION, part.properties))
+    for watch in watches:
+        seen = _below(changes, watch.roots)
+        for part in _parts(_of_types(connection, watch, seen) if watch.types else seen):
+            if watch.types:
+                events.append(NewEvent(part.topic, _APPLICATION, part.properties))
+            if watch.job_topic is not None:
+                properties = {**part.properties, "change": str(part.kind)}
+                jobs.append(NewJob(watch.job_topic, properties))
+    record(connection, events)
     add_jobs(connection, "", jobs)
+
+
+def _of_types(
+    connection: Connection, watch: ContentWatch, changes: Iterable[ContentChange]
+) -> Iterator[ContentChange]:
+    """Yield what a watch with types gets: what is gone has no type any more, and is for all."""
+    for change in changes:
+        seen = replace(change, source={**change.source, "watch": watch.name})
+        if change.kind is not ChangeKind.REMOVED:
+            act_as(connection, IMPORTER)
+            places = tree.of_types(connection, seen.paths, seen.deep_paths, watch.types)
+            act_as(connection, BOOKKEEPER)
+            seen = seen.at(places)
+        yield seen
 
 
 def record_watched(
@@ -47,9 +71,14 @@ def record_watched(
         record_changes(connection, watches, changes)
 
 
-def _parts(changes: Iterable[ContentChange], roots: WatchedRoots) -> Iterator[ContentChange]:
-    for change in changes:
-        yield from change.below(roots).in_parts()
+def _below(changes: Iterable[ContentChange], roots: Iterable[str]) -> Iterator[ContentChange]:
+    held = WatchedRoots(roots)
+    below = (change.below(held) for change in changes)
+    return (change for change in below if change.paths or change.deep_paths)
+
+
+def _parts(changes: Iterable[ContentChange]) -> Iterator[ContentChange]:
+    return (part for change in changes for part in change.in_parts())
 
 
 def changes_of(

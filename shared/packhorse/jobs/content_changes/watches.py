@@ -13,6 +13,7 @@ from packhorse.jobs.store.queues import learn_topics
 
 MOST_WATCHES = 100
 MOST_ROOTS = 100
+MOST_TYPES = 100
 
 
 class InvalidWatch(Permanent):
@@ -24,12 +25,15 @@ class ContentWatch:
     """A lasting interest in the content at and below some paths.
 
     With `job_topic` each event becomes a job of that topic too, in the same transaction, so that
-    one instance reacts to it once, and again until it has succeeded.
+    one instance reacts to it once, and again until it has succeeded. With `types` what is written
+    counts where a node has one of these types, and a subtree where one in it has: the watch gets
+    events of its own, which have its name as `watch`.
     """
 
     name: str
     roots: Sequence[str] = ("/",)
     job_topic: str | None = None
+    types: Sequence[str] = ()
 
 
 def add_watch(connection: Connection, watch: ContentWatch) -> None:
@@ -43,6 +47,8 @@ def add_watch(connection: Connection, watch: ContentWatch) -> None:
         raise InvalidWatch(f"a watch has 1 to {MOST_ROOTS} roots, not {len(watch.roots)}")
     for root in watch.roots:
         check_path(root)
+    if len(watch.types) > MOST_TYPES:
+        raise InvalidWatch(f"a watch has up to {MOST_TYPES} types, not {len(watch.types)}")
     if watch.job_topic is not None:
         learn_topics(connection, [require_topic(watch.job_topic)])
     connection.execute("LOCK TABLE jobs.content_watch IN SHARE ROW EXCLUSIVE MODE")
@@ -53,10 +59,11 @@ def add_watch(connection: Connection, watch: ContentWatch) -> None:
         raise InvalidWatch(f"there are {MOST_WATCHES} watches; remove one that nobody needs")
     connection.execute(
         """
-        INSERT INTO jobs.content_watch (name, roots, job_topic) VALUES (%s, %s, %s)
-        ON CONFLICT (name) DO UPDATE SET roots = excluded.roots, job_topic = excluded.job_topic
+        INSERT INTO jobs.content_watch (name, roots, job_topic, types) VALUES (%s, %s, %s, %s)
+        ON CONFLICT (name) DO UPDATE SET
+            roots = excluded.roots, job_topic = excluded.job_topic, types = excluded.types
         """,
-        (watch.name, list(watch.roots), watch.job_topic),
+        (watch.name, list(watch.roots), watch.job_topic, list(watch.types)),
     )
 
 
@@ -66,7 +73,7 @@ def remove_watch(connection: Connection, name: str) -> bool:
     return removed.rowcount > 0
 
 
-READ_WATCHES = "SELECT name, roots, job_topic FROM jobs.content_watch ORDER BY name"
+READ_WATCHES = "SELECT name, roots, job_topic, types FROM jobs.content_watch ORDER BY name"
 
 
 def list_watches(connection: Connection) -> list[ContentWatch]:
@@ -76,4 +83,4 @@ def list_watches(connection: Connection) -> list[ContentWatch]:
 
 def as_watches(rows: Iterable[Any]) -> list[ContentWatch]:
     """Return what `READ_WATCHES` gave."""
-    return [ContentWatch(*row) for row in rows]
+    return [ContentWatch(*row[:3], tuple(row[3])) for row in rows]

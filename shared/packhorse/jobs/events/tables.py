@@ -67,9 +67,10 @@ CONTENT_WATCH = Table(
     Column("name", Text(collation="C"), primary_key=True),
     Column("roots", ARRAY(Text(collation="C")), nullable=False),
     Column("job_topic", Text(collation="C")),
+    Column("types", ARRAY(Text(collation="C")), nullable=False, server_default=text("'{}'")),
     schema=JOBS,
 )
-"""Who watches content, where, and the topic of the jobs that changes become."""
+"""Who watches content, where and of which types, and the topic of the jobs that changes become."""
 
 EVENT_CURSOR = Table(
     "event_cursor",
