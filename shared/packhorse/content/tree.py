@@ -128,10 +128,11 @@ def of_types(
     rows = conn.execute(
         """
         SELECT path FROM content.node WHERE path = ANY(%s) AND type = ANY(%s)
-        UNION SELECT top FROM unnest(%s::text[], %s::text[], %s::text[]) AS below (top, low, high)
-        WHERE EXISTS (
+        UNION SELECT top FROM unnest(%s::text[], %s::text[], %s::text[]) AS below (top, low, high),
+        LATERAL (
             SELECT FROM content.node WHERE path >= low AND path < high AND type = ANY(%s)
-        )
+            ORDER BY path LIMIT 1  -- by the index, however few nodes are there
+        ) AS one_of_them
         """,
         ([*paths, *deep], list(types), list(deep), list(low), list(high), list(types)),
     )
