@@ -5,8 +5,8 @@ docs/adr/0087-types-of-watches.md says why.
 
 from alembic import op
 
-revision = "0024"
-down_revision = "0023"
+revision = "0025"
+down_revision = "0024"
 
 STATEMENTS: tuple[str, ...] = (
     """
