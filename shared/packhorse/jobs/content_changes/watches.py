@@ -83,4 +83,6 @@ def list_watches(connection: Connection) -> list[ContentWatch]:
 
 def as_watches(rows: Iterable[Any]) -> list[ContentWatch]:
     """Return what `READ_WATCHES` gave."""
-    return [ContentWatch(*row[:3], tuple(row[3])) for row in rows]
+    return [
+        ContentWatch(name, roots, job_topic, tuple(types)) for name, roots, job_topic, types in rows
+    ]
