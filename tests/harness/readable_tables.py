@@ -11,8 +11,14 @@ from deltalake import DeltaTable
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from packhorse_services.pipeline.measures.writing import MEASURES
-from packhorse_services.pipeline.storage.delta import ARCHIVE, BatchMark, append, prepare, stored
+from packhorse_services.pipeline.storage.delta import (
+    ARCHIVE,
+    MEASURES,
+    BatchMark,
+    append,
+    prepare,
+    stored,
+)
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import Files
 from packhorse_services.pipeline.storage.statistics import has_bounds

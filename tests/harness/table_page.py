@@ -8,8 +8,7 @@ from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from packhorse_services.pipeline.audit.task import FINDINGS
 from packhorse_services.pipeline.bulk.schemas import BULK_PARTS
-from packhorse_services.pipeline.measures.writing import MEASURES
-from packhorse_services.pipeline.storage.delta import ARCHIVE, partitions
+from packhorse_services.pipeline.storage.delta import ARCHIVE, MEASURES, partitions
 from packhorse_services.pipeline.storage.tables import MEANINGS
 
 PAGE = Path(__file__).parents[2] / "docs" / "tables.md"

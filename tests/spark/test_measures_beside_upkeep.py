@@ -23,13 +23,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from packhorse_services.pipeline.errors import Overtaken
 from packhorse_services.pipeline.measures import writing
 from packhorse_services.pipeline.measures.task import measure
-from packhorse_services.pipeline.storage import schemas, tables
+from packhorse_services.pipeline.storage import compaction, delta, schemas, tables
 from packhorse_services.pipeline.storage.delta import prepare, stored
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import File
 from packhorse_services.pipeline.storage.table_files import files_of, whole_from
-from packhorse_services.pipeline.upkeep import compaction
-from packhorse_services.pipeline.upkeep.commits import expire
+from packhorse_services.pipeline.upkeep.expiry import expire
 from packhorse_services.pipeline.upkeep.task import keep_up, plan
 from tests.harness.archive_site import ArchiveSite, archive_site, on_s3
 from tests.harness.blind_commit import commit_blindly
@@ -98,7 +97,7 @@ def before_commit_of(table: str, work: Callable[[], object]) -> Iterator[list[st
     write, writes = writing.written, list[str]()
 
     def written(rows: Any, location: Location, does: Any) -> Any:
-        name = next(one for one in writing.MEASURES if set(rows.columns) == columns(one))
+        name = next(one for one in delta.MEASURES if set(rows.columns) == columns(one))
         writes.append(name)
         if writes.count(table) == 1 and name == table:
             work()
@@ -109,7 +108,7 @@ def before_commit_of(table: str, work: Callable[[], object]) -> Iterator[list[st
 
 
 def columns(table: str) -> set[str]:
-    return set(writing.MEASURES[table].names)
+    return set(delta.MEASURES[table].names)
 
 
 def measured(site: ArchiveSite) -> None:

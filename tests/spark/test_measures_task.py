@@ -18,8 +18,7 @@ from packhorse_services.pipeline.measures.writing import MeasuresTables
 from packhorse_services.pipeline.storage import schemas, tables
 from packhorse_services.pipeline.storage.delta import prepare
 from packhorse_services.pipeline.storage.location import Location
-from packhorse_services.pipeline.upkeep.commits import expire
-from packhorse_services.pipeline.upkeep.expiry import expire_statuses
+from packhorse_services.pipeline.upkeep.expiry import expire, expire_statuses
 from tests.harness.silver_rows import HOUR, START, announcement, package, status
 
 pytestmark = pytest.mark.spark

@@ -20,7 +20,7 @@ from packhorse_services.pipeline.measures.writing import MeasuresTables
 from packhorse_services.pipeline.storage import schemas, tables
 from packhorse_services.pipeline.storage.delta import prepare
 from packhorse_services.pipeline.storage.location import Location
-from packhorse_services.pipeline.upkeep import bodies, commits, expiry
+from packhorse_services.pipeline.upkeep import bodies, expiry
 from packhorse_services.pipeline.upkeep.task import keep_up, plan
 from tests.harness.processes import Process
 from tests.harness.silver_rows import HOUR, START, announcement, package, status
@@ -187,7 +187,7 @@ def test_a_build_that_deletes_bodies_before_rows_is_caught(
         bodies.delete(bodies.expired(bodies.listed(spark, url), young, int(eight_days_ago)), url)
         raise Killed
 
-    monkeypatch.setattr(commits, "expire", bodies_first)
+    monkeypatch.setattr(expiry, "expire", bodies_first)
     with pytest.raises(Killed):
         keep(spark, location)
     with pytest.raises(AssertionError, match="lacks its body"):

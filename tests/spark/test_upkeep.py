@@ -15,10 +15,10 @@ from packhorse.blobs.api import package_key
 from packhorse.blobs.open import open_blobs
 from packhorse.snapshots.snapshot import ContentSnapshot, new_id
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.storage import schemas, tables
+from packhorse_services.pipeline.storage import compaction, schemas, tables
 from packhorse_services.pipeline.storage.delta import prepare
 from packhorse_services.pipeline.storage.location import Location
-from packhorse_services.pipeline.upkeep import bodies, compaction, expiry
+from packhorse_services.pipeline.upkeep import bodies, expiry
 from packhorse_services.pipeline.upkeep.expiry import covered, first_needed
 from packhorse_services.pipeline.upkeep.task import expected, keep_up, plan
 from tests.harness.silver_rows import HOUR, START, package, status

@@ -17,11 +17,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage import compaction, tables
 from packhorse_services.pipeline.storage.delta import prepare, stored
 from packhorse_services.pipeline.storage.parquet import File
 from packhorse_services.pipeline.storage.table_files import Kept
-from packhorse_services.pipeline.upkeep import compaction
 from packhorse_services.pipeline.upkeep.task import keep_up, plan
 from tests.harness.archive_site import ArchiveSite, archive_site, on_s3
 from tests.harness.blind_commit import commit_blindly

@@ -9,9 +9,9 @@ from deltalake.exceptions import CommitFailedError
 
 from packhorse_services.pipeline.errors import Overtaken
 from packhorse_services.pipeline.measures import writing
-from packhorse_services.pipeline.measures.writing import MEASURES, MeasuresTables
+from packhorse_services.pipeline.measures.writing import MeasuresTables
 from packhorse_services.pipeline.storage import tables
-from packhorse_services.pipeline.storage.delta import prepare, stored
+from packhorse_services.pipeline.storage.delta import MEASURES, prepare, stored
 from packhorse_services.pipeline.storage.location import Location
 
 

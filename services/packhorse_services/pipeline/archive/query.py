@@ -37,6 +37,7 @@ from packhorse_services.pipeline.archive.reading import from_kafka, read_batches
 from packhorse_services.pipeline.archive.silver import Decoder
 from packhorse_services.pipeline.engine.session import cores
 from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.compaction import OpenDays
 from packhorse_services.pipeline.storage.delta import LAST, SILVER, BatchMark, append
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import File, Files, written, written_by_share
@@ -84,6 +85,8 @@ class QueryPlan:
     identities: Mapping[str, str]
     waiting: int
     """Offsets between there and the journal's end."""
+    open_files: int | None = None
+    """Files of a day in a table from which on they are merged on the way; None: never."""
 
 
 def stream(spark: SparkSession, origin: ArchivedJournal, found: QueryPlan) -> DataFrame:
@@ -138,6 +141,8 @@ def query(
     """Return the query, ready to be given a trigger and started."""
     writing = Writing(self_contained(origin.url), found.identities, decoder)
     checkpoint = found.checkpoint
+    most = found.open_files
+    days = None if most is None else OpenDays(spark, checkpoint.location, most)
 
     def write(batch: DataFrame, number: int) -> None:
         start = checkpoint.end_of(number - 1) if number else found.starting
@@ -145,6 +150,8 @@ def query(
         with opened(origin.url) as journal:
             require_same(journal, found.identities)
         commit(checkpoint.location, checkpoint.mark(number), files, reached)
+        if days is not None:
+            days.added(files)
         counted(number, sum(file.rows for file in files if file.table == tables.BRONZE))
 
     return (

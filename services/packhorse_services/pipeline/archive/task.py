@@ -58,6 +58,8 @@ class Choices:
     new_checkpoint: bool = False
     continuous: bool = False
     interval_s: int = 10
+    open_files: int = 64
+    """Of a continuous run: a day with more files in a table has its smallest ones merged."""
 
 
 @dataclass(slots=True)
@@ -134,7 +136,9 @@ class Archive:
         if there is None or reached is None or at.holes(extent, reached):
             there = self._begin_anew(begun)
         starting = at.starts(extent, expected)
-        return QueryPlan(there, starting, identities, at.distance(starting, at.ends(extent)))
+        waiting = at.distance(starting, at.ends(extent))
+        most = self.choices.open_files if self.choices.continuous else None
+        return QueryPlan(there, starting, identities, waiting, most)
 
     def _begin_anew(self, begun: int) -> Checkpoint:
         """Let go of the checkpoint, once silver has all that bronze has; `begun` is its version."""

@@ -6,16 +6,13 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from packhorse_services.pipeline.errors import TablesUnusable
 from packhorse_services.pipeline.measures.times import HOUR_MS, milliseconds
 from packhorse_services.pipeline.storage import columns, schemas, tables
 from packhorse_services.pipeline.storage.location import Location
-from packhorse_services.pipeline.storage.table_files import whole_from
+from packhorse_services.pipeline.storage.table_files import opened, whole_from
 
 SOURCES = {
     tables.PACKAGES: schemas.PACKAGES,
@@ -103,19 +100,6 @@ def _follows(there: VersionOfTable, measured: Mapping[str, Any]) -> bool:
         return there.has_feed or there.version < 0
     same = there.table_id == measured["table_id"] and there.version >= measured["version"]
     return same and (there.has_feed or there.version == measured["version"])
-
-
-def opened(location: Location, name: str) -> DeltaTable | None:
-    """Return a table as delta-rs knows it, None when it is not there. Raises `TablesUnusable`."""
-    try:
-        return DeltaTable(location.delta_uri(name), storage_options=location.delta_options())
-    except TableNotFoundError:
-        return None
-    except (DeltaError, OSError) as error:
-        raise TablesUnusable(
-            f"the table {name} can't be read: {str(error)[:300]}; check PACKHORSE_TABLES_URL, and "
-            "the credentials when it is on S3"
-        ) from error
 
 
 def current(location: Location, name: str) -> VersionOfTable:

@@ -15,26 +15,15 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 from packhorse_services.pipeline.errors import Overtaken
 from packhorse_services.pipeline.measures.hours import Hours
 from packhorse_services.pipeline.storage import columns, schemas, tables
-from packhorse_services.pipeline.storage.delta import answered, prepare, stored
+from packhorse_services.pipeline.storage.delta import MEASURES, answered, prepare, stored
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import as_they_are, written
 from packhorse_services.pipeline.storage.queries import RELATION, rows
 from packhorse_services.pipeline.storage.table_files import fence, files_of, taken_out, tried_again
-
-MEASURES: Mapping[str, StructType] = {
-    tables.MEASURED: schemas.MEASURED,
-    tables.PUBLISHING: schemas.PUBLISHING,
-    tables.FAILURES: schemas.FAILURES,
-    tables.SLOWEST: schemas.SLOWEST,
-    tables.DELIVERY: schemas.DELIVERY,
-    tables.SUBSCRIPTIONS: schemas.SUBSCRIPTIONS,
-}
-"""What a run writes. It looks first at what it writes last: that is never older than the rest."""
 
 _RUN = "packhorse-measures"
 """The id of the transactions; a table's version grows by one with each commit of a run."""

@@ -40,6 +40,16 @@ ARCHIVE: Mapping[str, StructType] = {
     **SILVER,
 }
 
+MEASURES: Mapping[str, StructType] = {
+    tables.MEASURED: schemas.MEASURED,
+    tables.PUBLISHING: schemas.PUBLISHING,
+    tables.FAILURES: schemas.FAILURES,
+    tables.SLOWEST: schemas.SLOWEST,
+    tables.DELIVERY: schemas.DELIVERY,
+    tables.SUBSCRIPTIONS: schemas.SUBSCRIPTIONS,
+}
+"""What a run of the measures writes, the last one read first: it is never older than the rest."""
+
 APPLICATION = "packhorse-archive"
 """The id of the archive's transactions in the log of each of its tables."""
 

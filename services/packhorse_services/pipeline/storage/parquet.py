@@ -55,6 +55,11 @@ class File:
     statistics: str
 
     @property
+    def day(self) -> date:
+        """The day of its rows."""
+        return date.fromisoformat(self.partition["day"])
+
+    @property
     def action(self) -> AddAction:
         """What adds it to its table."""
         now_ms = int(time.time() * 1000)

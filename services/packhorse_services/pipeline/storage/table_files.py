@@ -1,16 +1,26 @@
-"""Which files a table has, and what holds for commits that take some of them out."""
+"""Which files a table has, and the commits that take some of them out.
+
+They are made by delta-rs, like those of the archive: on S3 a commit is then a conditional put, and
+two writers never take the same version. Spark's own commits there look first and write afterwards,
+and have been seen to overwrite what came in between. The OPTIMIZE of delta-rs can't carry a fence:
+of two at once each leaves a copy of all rows.
+"""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
 import pyarrow as pa
 import stamina
-from deltalake import DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import RemoveAction
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from packhorse_services.pipeline.errors import TablesUnusable
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.parquet import File
 
 tried_again = stamina.retry(
     on=CommitFailedError, attempts=6, wait_initial=0.5, wait_max=20.0, timeout=None
@@ -91,3 +101,49 @@ def whole_from(table: DeltaTable) -> date | None:
     """Return the first day from which on a table has all that it ever had; None: it has all."""
     number = table.transaction_version(EXPIRED)
     return None if number is None else date.fromordinal(number)
+
+
+def opened(location: Location, name: str) -> DeltaTable | None:
+    """Return a table as delta-rs knows it, None when it is not there. Raises `TablesUnusable`."""
+    try:
+        return DeltaTable(location.delta_uri(name), storage_options=location.delta_options())
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError) as error:
+        raise TablesUnusable(
+            f"the table {name} can't be read: {str(error)[:300]}; check PACKHORSE_TABLES_URL, and "
+            "the credentials when it is on S3"
+        ) from error
+
+
+def replace(
+    held: DeltaTable,
+    gone: Iterable[Kept],
+    added: Sequence[File] = (),
+    *,
+    expired: date | None = None,
+) -> None:
+    """Take files out of a table and others in, in one commit; what came since `held` stays.
+
+    Readers of changes see no new row. `expired` says that days before it are not whole from now
+    on. Raises `CommitFailedError` when another commit has taken files out since `held` was read.
+    """
+    marks = [fence(held)]
+    if expired is not None:
+        before = held.transaction_version(EXPIRED) or 0
+        marks.append(Transaction(EXPIRED, max(before, number_of(expired))))
+    removed = taken_out(gone, rows_go=expired is not None)
+    held.create_write_transaction(
+        [*removed, *map(_moved, added)],
+        mode="append",
+        schema=held.schema(),
+        commit_properties=CommitProperties(app_transactions=marks),
+    )
+
+
+def _moved(file: File) -> AddAction:
+    """Return what adds a file whose rows the table has had before."""
+    new = file.action
+    return AddAction(
+        *(new.path, new.size, dict(file.partition), new.modification_time, False), stats=new.stats
+    )

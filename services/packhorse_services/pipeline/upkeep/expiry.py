@@ -11,12 +11,15 @@ from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.wire.messages import Status
 from packhorse_services.pipeline.history.bases import began, known_agents, serves
 from packhorse_services.pipeline.history.read import archived
-from packhorse_services.pipeline.measures.changes import opened
 from packhorse_services.pipeline.storage import columns, schemas, tables
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import as_they_are, written
-from packhorse_services.pipeline.storage.table_files import files_of, tried_again
-from packhorse_services.pipeline.upkeep.commits import replace
+from packhorse_services.pipeline.storage.table_files import (
+    files_of,
+    opened,
+    replace,
+    tried_again,
+)
 
 VACUUM_HOURS = 168
 """Files that a table no longer names stay so long: streams and readers may be that far behind."""
@@ -41,6 +44,17 @@ def days(location: Location, table: str) -> dict[date, Day]:
         before = found.get(one.day, Day(0, 0))
         found[one.day] = Day(before.files + 1, before.rows + one.rows)
     return found
+
+
+@tried_again
+def expire(location: Location, table: str, before: date) -> None:
+    """Delete the days before `before`. What is added to them meanwhile stays for the next run."""
+    held = opened(location, table)
+    if held is None:
+        return
+    gone = [one for one in files_of(held) if one.day < before]
+    if gone:
+        replace(held, gone, expired=before)
 
 
 def old_statuses(spark: SparkSession, location: Location, before: date) -> DataFrame:

@@ -11,13 +11,12 @@ from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.read import archived
-from packhorse_services.pipeline.measures import writing
-from packhorse_services.pipeline.measures.changes import current, opened
-from packhorse_services.pipeline.storage import columns, schemas, tables
+from packhorse_services.pipeline.measures.changes import current
+from packhorse_services.pipeline.storage import columns, compaction, delta, schemas, tables
 from packhorse_services.pipeline.storage.delta import SILVER, is_decoded
 from packhorse_services.pipeline.storage.location import Location
-from packhorse_services.pipeline.storage.table_files import files_of
-from packhorse_services.pipeline.upkeep import bodies, commits, compaction, expiry
+from packhorse_services.pipeline.storage.table_files import files_of, opened
+from packhorse_services.pipeline.upkeep import bodies, expiry
 from packhorse_services.pipeline.upkeep.expiry import (
     Needed,
     covered,
@@ -31,7 +30,7 @@ LEAST_DAYS = 8
 ARCHIVE = (tables.BRONZE, *SILVER)
 """What has days and expires; the accepted gaps have none, and stay."""
 _UNPARTITIONED = (tables.MEASURED,)
-MEASURES = tuple(name for name in writing.MEASURES if name not in _UNPARTITIONED)
+MEASURES = tuple(name for name in delta.MEASURES if name not in _UNPARTITIONED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ def keep_up(
             if table == tables.STATUSES:
                 expiry.expire_statuses(spark, location, before)
             else:
-                commits.expire(location, table, before)
+                expiry.expire(location, table, before)
         report(f"the archive begins at {planned.archive_from}")
         gone = _expired_bodies(spark, location, _packages(spark, location), planned)
         bodies.delete(gone, location.blobs_url(tables.BODIES))

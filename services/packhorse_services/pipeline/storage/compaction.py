@@ -1,0 +1,169 @@
+"""Small files of a day put together, by the tasks that read them.
+
+Those of finished days by the upkeep, all of a day; those of an open day by the archive that writes
+them, the smallest ones (`OpenDays`).
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import date
+
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from packhorse_services.pipeline.storage import arrow_files
+from packhorse_services.pipeline.storage.delta import ARCHIVE, MEASURES
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.parquet import (
+    FILE_BYTES,
+    File,
+    Files,
+    rows_in,
+    written_by_share,
+)
+from packhorse_services.pipeline.storage.table_files import (
+    Kept,
+    files_of,
+    opened,
+    replace,
+    tried_again,
+)
+
+_MOST_ROWS = 10_000
+
+_KNOWN = 1_000
+"""Days whose files are counted: records of a foreign topic may name any number of them."""
+
+
+def compact(spark: SparkSession, location: Location, table: str, before: date) -> int:
+    """Put the small files of each day before `before` together; returns how many became fewer.
+
+    A commit a day. A task holds some row groups' worth of rows, however large the rows are.
+    """
+    held = opened(location, table)
+    if held is None:
+        return 0
+    days = sorted({day for (_, day), files in _partitions(held).items() if _worth(files)})
+    return sum(_compact(spark, location, table, day) for day in days if day < before)
+
+
+@tried_again
+def _compact(spark: SparkSession, location: Location, table: str, day: date) -> int:
+    held = opened(location, table)
+    if held is None:
+        return 0
+    groups = [
+        files for (_, its), files in _partitions(held).items() if its == day and _worth(files)
+    ]
+    return _merge(spark, location, table, held, groups)  # none when another run has done it
+
+
+def _merge(
+    spark: SparkSession,
+    location: Location,
+    table: str,
+    held: DeltaTable,
+    groups: Sequence[Sequence[Kept]],
+) -> int:
+    """Put each group of files together in one commit; returns how many files became fewer."""
+    gone = [one for files in groups for one in files]
+    if not gone:
+        return 0
+    added = _rewritten(spark, location, table, [one for files in groups for one in shares(files)])
+    replace(held, gone, added)
+    return len(gone) - len(added)
+
+
+def _partitions(held: DeltaTable) -> dict[tuple[str, date], list[Kept]]:
+    found = defaultdict(list)
+    for one in files_of(held):
+        found[str(sorted(one.partition.items())), one.day].append(one)
+    return found
+
+
+def _worth(files: Sequence[Kept]) -> bool:
+    """Return whether files become fewer; never of what `shares` has made."""
+    return len(files) > 2 * (sum(one.size for one in files) // FILE_BYTES) + 1
+
+
+def shares(files: Iterable[Kept]) -> list[list[Kept]]:
+    """Share the files of a partition among tasks, neighbours by offset together.
+
+    Each share but the last makes at least one file that is large enough.
+    """
+    found: list[list[Kept]] = [[]]
+    size = 0
+    for one in sorted(files, key=lambda each: each.first):
+        if size >= FILE_BYTES:
+            found.append([])
+            size = 0
+        found[-1].append(one)
+        size += one.size
+    return found
+
+
+def _rewritten(
+    spark: SparkSession, location: Location, table: str, work: Sequence[Sequence[Kept]]
+) -> list[File]:
+    shape = to_arrow_schema({**ARCHIVE, **MEASURES}[table], timezone="UTC")
+
+    def run(files: Files, share: Sequence[Kept]) -> None:
+        filesystem = arrow_files.filesystem(location)
+        for one in share:
+            place = arrow_files.path(location, f"{table}/{one.path}")
+            with filesystem.open_input_file(place) as raw:
+                for rows in rows_in(raw, one.partition, shape, _MOST_ROWS):
+                    files.add(table, rows)
+
+    return written_by_share(spark, location, work, run)
+
+
+class OpenDays:
+    """Keeps the small files of each day few that one run writes to.
+
+    Where a day has more than `most` in a table, the smallest of them become one for each
+    partition. Those of half the wanted size are not small, so that a row is rewritten a few times
+    and not with each batch.
+    """
+
+    def __init__(self, spark: SparkSession, location: Location, most: int) -> None:
+        self._spark, self._location, self._most = spark, location, most
+        self._counts: dict[tuple[str, date], int] = {}
+        """Small files of the days that the run has written to."""
+
+    def added(self, files: Iterable[File]) -> None:
+        """Take note of files that their tables have now, and merge some where there are many."""
+        if len(self._counts) > _KNOWN:
+            self._counts.clear()
+        new = Counter((one.table, one.day) for one in files if _small(one))
+        for (table, day), count in new.items():
+            before = self._counts.get((table, day))
+            now = self._count(table, day) if before is None else before + count
+            self._counts[table, day] = now if now <= self._most else self._merged(table, day)
+
+    def _count(self, table: str, day: date) -> int:
+        held = opened(self._location, table)
+        return 0 if held is None else len(_smallest(held, day))
+
+    @tried_again
+    def _merged(self, table: str, day: date) -> int:
+        """Merge the smallest files of a day; returns how many small ones it has then."""
+        held = opened(self._location, table)
+        if held is None:
+            return 0
+        there = _smallest(held, day)
+        groups = defaultdict(list)
+        for one in there[: self._most]:
+            groups[str(sorted(one.partition.items()))].append(one)
+        several = [files for files in groups.values() if len(files) > 1]
+        return len(there) - _merge(self._spark, self._location, table, held, several)
+
+
+def _small(file: File | Kept) -> bool:
+    return file.size < FILE_BYTES // 2
+
+
+def _smallest(held: DeltaTable, day: date) -> list[Kept]:
+    found = (one for one in files_of(held) if one.day == day and _small(one))
+    return sorted(found, key=lambda one: one.size)
