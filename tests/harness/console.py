@@ -156,6 +156,22 @@ def release(name: str, state: str = "SCHEDULED", **more: Any) -> dict[str, Any]:
     return {**shown, **more}
 
 
+def journal_record(offset: int, **more: Any) -> dict[str, Any]:
+    """Return a record of the journal as the cleanup service shows it."""
+    entry = {"package_id": f"p{offset}", "publisher_agent": "main", "paths": ["/site/news"]}
+    shown = {
+        "offset": offset,
+        "time": AT,
+        "key": None,
+        "type": "PackageMessage",
+        "size": 2_048,
+        "message": {"entry": {**entry, "action": "ADD", "user": "anna"}, "metadata": {}},
+        "nodes": None,
+        "wrong": "",
+    }
+    return {**shown, **more}
+
+
 @dataclass
 class WrittenPublisher:
     """`answers` are by method and path; a pair says the status too, bytes are a stream of events.

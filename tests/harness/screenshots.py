@@ -23,6 +23,7 @@ from tests.harness.console import (
     dry_run,
     entry,
     failure,
+    journal_record,
     queue,
     release,
     written_publisher,
@@ -45,6 +46,8 @@ PAGES = {
     "mend": "failures/redistribute",
     "commands": "commands",
     "live": "live",
+    "journal": "journal?offset=41&bodies=1",
+    "cleanup": "cleanup",
     "clear": "queue/clear?agent=main&subscriber=sub2&up_to=42",
 }
 
@@ -141,15 +144,42 @@ def written_content(site: ConsoleSite) -> None:
     rows[1]["deep_paths"] = ["/site"]
 
 
+def written_journal(site: ConsoleSite) -> None:
+    """Let it show records of the journal, and cleanup runs."""
+    page = {"name": "aemdistribution_package", "partition": 0, "partitions": 1}
+    node = {"path": "/site/news", "type": "page", "properties": {"title": "News", "wide": True}}
+    site.publisher.answers["GET /journal/topics/package/records"] = {
+        **page,
+        "oldest_offset": 10,
+        "next_offset": 61,
+        "records": [journal_record(41, nodes=[{**node, "binaries": {}}])],
+    }
+    run = {"origin": "schedule packhorse.cleanup", "requested_at": AT, "ended_at": AT, "kept": {}}
+    removed = {"below the oldest": {"count": 12, "bytes": 30_000}}
+    site.publisher.answers["GET /cleanup/runs"] = [
+        {**run, "id": 8, "state": "SUCCEEDED", "dry_run": True, "removed": removed},
+        {**run, "id": 7, "state": "FAILED", "dry_run": False, "removed": {}, "error": "no S3"},
+    ]
+
+
 @contextmanager
 def pictured_site() -> Iterator[ConsoleSite]:
     """Serve a console that shows something on each of its pages."""
     elsewhere = dict.fromkeys(("jobs_page_url", "topology_page_url"), "http://127.0.0.1:1/")
     with (
         written_publisher() as publisher,
-        console_site(publisher, content_url=publisher.url, **elsewhere) as site,
+        console_site(
+            publisher, content_url=publisher.url, cleanup_url=publisher.url, **elsewhere
+        ) as site,
     ):
-        for write in (written, written_records, written_sending, written_content, written_events):
+        for write in (
+            written,
+            written_records,
+            written_sending,
+            written_content,
+            written_events,
+            written_journal,
+        ):
             write(site)
         yield site
 
@@ -162,7 +192,7 @@ def visited(
     size = {"width": width, "height": 800}
     with tab(browser, color_scheme=scheme, viewport=size) as opened:
         opened.page.goto(f"{site.url}/pages/sign-in")
-        opened.page.fill("#token", "operator")
+        opened.page.fill("#token", "admin")
         opened.page.click("main button")
         yield opened
 

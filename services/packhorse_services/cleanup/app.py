@@ -32,6 +32,7 @@ from packhorse_services.cleanup.keeping import (
     WouldLosePackages,
 )
 from packhorse_services.cleanup.ledger import RunWaits
+from packhorse_services.cleanup.records import Records
 from packhorse_services.cleanup.runner import Runner
 from packhorse_services.cleanup.schedule import QUEUE, RUN, schedule_of
 from packhorse_services.cleanup.settings import Settings
@@ -99,7 +100,7 @@ def cleanup_service(
     app.include_router(routes.router)
     app.include_router(journal_routes.router)
     app.state.keeping = Keeping(journal, settings.topics, settings.keep_packages_hours)
-    app.state.pool = share
+    app.state.pool, app.state.records = share, Records(journal, blobs)
     app.state.application = "cleanup" if cluster is None else cluster.discovery.instance_id
     taking_part = () if cluster is None else (cluster,)
     return CleanupService(app, (pool, *taking_part, last_success, runs, retention))

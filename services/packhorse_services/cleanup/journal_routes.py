@@ -5,9 +5,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Literal, TypeVar
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from psycopg import Connection
-from pydantic import Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
@@ -15,6 +15,7 @@ from packhorse.runtime import audit
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictBody, StrictRoute
 from packhorse_services.cleanup.keeping import Discarded, KeptTopic
+from packhorse_services.cleanup.records import JournalRecords
 from packhorse_services.cleanup.routes import Admin
 
 Topic = Literal["package", "status", "discovery", "command", "event"]
@@ -44,6 +45,20 @@ class DiscardRequest(StrictBody):
     dry_run: bool = Field(default=False, description="Only say what would go, and who loses it")
 
 
+class RecordsPage(BaseModel):
+    """Which records of a topic."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    partition: int = Field(default=0, ge=0, le=10_000)
+    offset: int | None = Field(default=None, ge=0, lt=2**63 - 1, description="The first one")
+    since: AwareDatetime | None = Field(
+        default=None, description="From this time on, instead of an offset"
+    )
+    limit: int = Field(default=20, ge=1, le=50)
+    bodies: bool = Field(default=False, description="With the first nodes of each package")
+
+
 router = APIRouter(route_class=StrictRoute, prefix="/journal", tags=["journal"])
 Result = TypeVar("Result")
 
@@ -52,6 +67,24 @@ Result = TypeVar("Result")
 async def list_journal_topics(request: Request, _: Admin) -> list[KeptTopic]:
     """Return the five topics: how long they keep records, and which they hold."""
     return await asyncio.to_thread(request.app.state.keeping.shown)
+
+
+@router.get("/topics/{topic}/records", responses=documented(422, 503))
+async def list_journal_records(
+    request: Request,
+    _: Admin,
+    topic: Topic,
+    page: Annotated[RecordsPage, Query()],
+) -> JournalRecords:
+    """Return records of a topic, decoded; without an offset or a time the newest ones.
+
+    For admin, because it shows content of every path and what every agent says.
+    """
+    name = request.app.state.keeping.topics.by_part()[topic]
+    start = page.offset if page.since is None else page.since
+    read = partial(request.app.state.records.read, name, page.partition, start, page.limit)
+    found: JournalRecords = await asyncio.to_thread(read, bodies=page.bodies)
+    return found
 
 
 @router.put("/topics/{topic}/retention", responses=documented(409, 503))

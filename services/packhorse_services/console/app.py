@@ -11,7 +11,7 @@ from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.pages.session import session_router
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.stopping import calling_at_stop
-from packhorse_services.console.explore import content, live
+from packhorse_services.console.explore import content, journal, live
 from packhorse_services.console.frame.rendering import PAGES
 from packhorse_services.console.frame.visit import not_done
 from packhorse_services.console.page import (
@@ -35,7 +35,7 @@ _SERVICE = ServiceDescription(
 )
 _PAGES = (
     *(sign_in, overview, clearing, queue, subscriber, distributions, mending, failures, commands),
-    *(distribute, releases, content, live),
+    *(distribute, releases, content, live, journal),
 )
 
 
@@ -47,8 +47,8 @@ def console(settings: Settings, authenticator: Authenticator) -> FastAPI:
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         async with calling_at_stop(app.state.stopping, parts.streams.end_streams):
             yield
-        await parts.publishers.close()
-        await parts.contents.close()
+        for services in (parts.publishers, parts.contents, parts.cleanup):
+            await services.close()
 
     app = create_app(_SERVICE, authenticator, Readiness({}), lifespan=lifespan, docs=settings.docs)
     app.state.parts = parts

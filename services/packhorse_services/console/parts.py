@@ -28,11 +28,12 @@ class ConsoleParts:
     """The services that are asked, the links that sign in, and other services' pages.
 
     `publishers` are by the names of their agents; `contents` by subscribers' names, the author's
-    by an empty one.
+    by an empty one; `cleanup` has one with an empty name, or none.
     """
 
     publishers: Services
     contents: Services
+    cleanup: Services
     streams: Streams
     links: SignInLinks
     neighbours: Sequence[Neighbour]
@@ -40,6 +41,7 @@ class ConsoleParts:
 
 def assemble(settings: Settings) -> ConsoleParts:
     """Make them; nothing connects yet."""
+    cleanup = {"": settings.cleanup_url} if settings.cleanup_url else {}
     report("packhorse_console_")
     pages = (("Jobs", settings.jobs_page_url), ("Topology", settings.topology_page_url))
     contents = {"": settings.content_url, **settings.subscriber_urls}
@@ -47,6 +49,7 @@ def assemble(settings: Settings) -> ConsoleParts:
     return ConsoleParts(
         Services("publisher", settings.publisher_urls, settings.upstream_timeout_s),
         Services("content", contents, settings.upstream_timeout_s),
+        Services("cleanup", cleanup, settings.upstream_timeout_s),
         Streams(CONSOLE_EVENT_STREAMS, _STREAMS),
         SignInLinks(),
         [Neighbour(title, url) for title, url in pages if url],

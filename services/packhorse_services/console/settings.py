@@ -22,6 +22,8 @@ class Settings(ProcessConfiguration, BaseSettings):
 
     They get the visitor's token, so they are named here, not taken from what is announced.
     """
+    cleanup_url: str = ""
+    """Where the console reaches the cleanup service, which shows what the journal holds."""
     topology_page_url: str = ""
     jobs_page_url: str = ""
     """Where a browser reaches those pages; empty: the navigation does not name them."""
@@ -33,7 +35,7 @@ class Settings(ProcessConfiguration, BaseSettings):
     def _are_addresses(cls, urls: dict[str, str]) -> dict[str, str]:
         return {name: _address(url) for name, url in urls.items()}
 
-    @field_validator("content_url", "topology_page_url", "jobs_page_url")
+    @field_validator("content_url", "cleanup_url", "topology_page_url", "jobs_page_url")
     @classmethod
     def _is_address_or_empty(cls, url: str) -> str:
         return _address(url) if url else url

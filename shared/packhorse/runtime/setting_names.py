@@ -20,6 +20,7 @@ SETTING_NAMES = frozenset(
         "CLEANUP_CRON",
         "CLEANUP_HOURS",
         "CLEANUP_SERVER",
+        "CLEANUP_URL",
         "CONNECTOR_ALLOW",
         "CONNECTOR_BACKOFF_FACTOR",
         "CONNECTOR_CONNECT_TIMEOUT_S",

@@ -125,6 +125,7 @@ def _console(options: StackOptions, port: int, shown: Sequence[ChildProgram]) ->
         "PACKHORSE_PUBLISHER_URLS": json.dumps({"main": urls["publisher"]}),
         "PACKHORSE_CONTENT_URL": urls["content"],
         "PACKHORSE_SUBSCRIBER_URLS": json.dumps(subscribers),
+        "PACKHORSE_CLEANUP_URL": urls["cleanup"],
         "PACKHORSE_TOPOLOGY_PAGE_URL": f"{urls[_TOPOLOGY]}/pages/topology",
         "PACKHORSE_JOBS_PAGE_URL": f"{urls[_JOBS]}/pages/jobs",
     }

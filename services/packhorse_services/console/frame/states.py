@@ -56,6 +56,9 @@ _LOOKS: Mapping[str, Look] = {
     "SCHEDULED": Look(*_BUSY, 5),
     "FAILED": Look(*_BAD, 0),
     "CANCELLED": Look(*_REST, 4),
+    # of cleanup runs
+    "REQUESTED": Look(*_BUSY, 5),
+    "SUCCEEDED": Look(*_GOOD, 6),
     # of commands; SENT also of releases
     "ISSUED": Look(*_BUSY, 5),
     "SENT": Look(*_BUSY, 5),

@@ -29,6 +29,7 @@ class Rights:
     clear: bool
     distribute: bool
     read: bool
+    admin: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class Visit:
             clear=self.who.may(TokenScope.QUEUES_CLEAR),
             distribute=self.who.may(TokenScope.DISTRIBUTE),
             read=self.who.may(TokenScope.CONTENT_READ),
+            admin=self.who.may(TokenScope.ADMIN),
         )
 
     @property
@@ -73,6 +75,15 @@ class Visit:
     def content(self, at: str) -> AsyncClient:
         """Return a client of the content at a subscriber, or with an empty name at the author."""
         return of(self.request).contents.client(at, token_of(self.request))
+
+    @property
+    def cleanup_url(self) -> str:
+        """The address of the cleanup service; empty where the console was not told."""
+        return of(self.request).cleanup.urls.get("", "")
+
+    def cleanup(self) -> AsyncClient:
+        """Return a client of the cleanup service. Raises `Problem` 404 without one."""
+        return of(self.request).cleanup.client("", token_of(self.request))
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Return a page in the frame that all pages have."""

@@ -1,0 +1,162 @@
+"""Records of the journal as people read them: decoded, from an offset or a time on.
+
+Records are untrusted (R30): one that can't be decoded is shown with the reason.
+"""
+
+import enum
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, get_args
+
+from pydantic import BaseModel, Field
+
+from packhorse.blobs.api import BlobStore
+from packhorse.content.node import Node
+from packhorse.errors import PackhorseError
+from packhorse.messaging.api import Bounds, Journal, Record
+from packhorse.messaging.reading import read_to
+from packhorse.packages.body import unpack
+from packhorse.wire.codec import decode_discovery, decode_distributed, decode_status
+from packhorse.wire.command_codec import decode_command, decode_command_status
+from packhorse.wire.messages import (
+    Command,
+    CommandStatusMessage,
+    DiscoveryMessage,
+    PackageDistributed,
+    PackageMessage,
+    StatusMessage,
+)
+from packhorse.wire.package_codec import decode_package
+from packhorse.wire.record import message_type
+from packhorse_services.cleanup.keeping import NotInLog
+
+_NODES = 100
+"""Nodes of a package's body that are shown."""
+
+Decoder = Callable[[Mapping[str, bytes], bytes], Any]
+_DECODERS: Mapping[str, Decoder] = {
+    PackageMessage.__name__: decode_package,
+    StatusMessage.__name__: decode_status,
+    DiscoveryMessage.__name__: decode_discovery,
+    CommandStatusMessage.__name__: decode_command_status,
+    PackageDistributed.__name__: decode_distributed,
+    **{kind.__name__: decode_command for kind in get_args(Command)},
+}
+
+
+class JournalRecord(BaseModel):
+    """A record, decoded where it is a message of packhorse."""
+
+    offset: int
+    time: datetime | None = Field(description="When it entered the journal")
+    key: str | None
+    type: str = Field(description="The message that its headers promise; empty: none")
+    size: int = Field(description="Bytes of its value")
+    message: dict[str, Any] | None = Field(description="Null where it can't be decoded")
+    nodes: list[dict[str, Any]] | None = Field(
+        description=f"The first {_NODES} of a package's body, where bodies were asked for"
+    )
+    wrong: str = Field(description="Why the message or its body can't be shown; else empty")
+
+
+class JournalRecords(BaseModel):
+    """Records of a partition in their order, and the bounds of the partition."""
+
+    name: str
+    partition: int
+    partitions: int
+    oldest_offset: int
+    next_offset: int
+    records: list[JournalRecord]
+
+
+class Records:
+    """Reads the journal's topics; bodies of packages come from it and from the blob store."""
+
+    def __init__(self, journal: Journal, blobs: BlobStore) -> None:
+        self._journal, self._blobs = journal, blobs
+
+    def read(
+        self, topic: str, partition: int, start: int | datetime | None, limit: int, *, bodies: bool
+    ) -> JournalRecords:
+        """Return up to `limit` records from an offset or a time on; from None the newest ones.
+
+        A position that the log does not have is moved into it. Raises `JournalUnavailable`, and
+        `NotInLog` for a partition that there is not.
+        """
+        partitions = self._journal.partitions(topic)
+        if partition >= partitions:
+            raise NotInLog(f"{topic} has no partition {partition}, only {partitions} from 0 on")
+        bounds = self._journal.bounds(topic, partition)
+        if isinstance(start, datetime):
+            start = self._journal.offset_at(topic, int(start.timestamp() * 1000), partition)
+        first = bounds.next - limit if start is None else start
+        return JournalRecords(
+            name=topic,
+            partition=partition,
+            partitions=partitions,
+            oldest_offset=bounds.oldest,
+            next_offset=bounds.next,
+            records=[
+                self._shown(one, bodies=bodies)
+                for one in self._from(topic, partition, max(first, bounds.oldest), bounds, limit)
+            ],
+        )
+
+    def _from(
+        self, topic: str, partition: int, first: int, bounds: Bounds, limit: int
+    ) -> list[Record]:
+        if first >= bounds.next:
+            return []
+        found: list[Record] = []
+        with self._journal.reader(topic, first, partition=partition) as reader:
+            for batch in read_to(reader, bounds.next, partition=partition, max_records=limit):
+                found += batch
+                if len(found) >= limit:
+                    break
+        return found[:limit]
+
+    def _shown(self, record: Record, *, bodies: bool) -> JournalRecord:
+        kind = message_type(record.headers)
+        message, nodes, wrong = None, None, record.damage
+        decode = _DECODERS.get(kind)
+        try:
+            if decode is not None and not wrong:
+                decoded = decode(record.headers, record.value)
+                message = plain(asdict(decoded))
+                if bodies and isinstance(decoded, PackageMessage):
+                    nodes = [_node(one) for one in islice(unpack(decoded, self._blobs), _NODES)]
+        except (PackhorseError, ValueError) as error:
+            wrong = str(error)
+        return JournalRecord(
+            offset=record.offset,
+            time=datetime.fromtimestamp(record.time_ms / 1000, UTC) if record.time_ms else None,
+            key=record.key,
+            type=kind[:100],
+            size=len(record.value),
+            message=message,
+            nodes=nodes,
+            wrong=wrong or ("" if message is not None else "it is no message of packhorse"),
+        )
+
+
+def plain(value: Any) -> Any:
+    """Return what JSON can hold: enums by their values, digests in hex, bodies as their lengths."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, enum.Enum):
+        return plain(value.value)
+    if isinstance(value, bytes):
+        return value.hex() if len(value) <= 32 else f"{len(value)} bytes"
+    return value
+
+
+def _node(node: Node) -> dict[str, Any]:
+    binaries = {one.name: plain(asdict(one)) for one in node.binaries}
+    properties = json.loads(node.properties)
+    return {"path": node.path, "type": node.type, "properties": properties, "binaries": binaries}

@@ -1,0 +1,160 @@
+"""The journal: its topics, their records decoded, and the runs that clean up behind it."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal, get_args
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from packhorse.client.errors import ClientError
+from packhorse.client.exchange import Document, given, with_query
+from packhorse.runtime.pages.rendering import PREFIX
+from packhorse.runtime.validation import StrictRoute
+from packhorse_services.console.frame.equivalents import Same, curl
+from packhorse_services.console.frame.rendering import address, utc_moment
+from packhorse_services.console.frame.trees import Branch, tree
+from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit
+
+router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+
+_ROWS = 20
+_BRANCHES = 100
+_BRANCHES_OF_ONE = 1_000
+Topic = Literal["package", "status", "discovery", "command", "event"]
+TOPICS: tuple[str, ...] = get_args(Topic)
+_Word = Annotated[str, Query(max_length=20)]
+
+
+@dataclass(frozen=True)
+class JournalAddress:
+    """Which records: of a topic, from an offset or a time in UTC on; else the newest.
+
+    `bodies` shows one record with the content that it carries.
+    """
+
+    topic: Topic = "package"
+    partition: Annotated[int, Query(ge=0, le=10_000)] = 0
+    offset: _Word = ""
+    since: _Word = ""
+    bodies: _Word = ""
+
+    def url(self, **other: object) -> str:
+        """Return the address of this page; `other` replaces."""
+        return address("journal", **{**asdict(self), **other})
+
+    def path(self) -> str:
+        """Return what is asked of the cleanup service. Raises `ValueError` for no time."""
+        moment = utc_moment(self.since)
+        return with_query(
+            f"/journal/topics/{self.topic}/records",
+            partition=self.partition,
+            limit=1 if self.bodies else _ROWS,
+            **given(
+                offset=self.offset or None,
+                since=moment.isoformat() if moment else None,
+                bodies="true" if self.bodies else None,
+            ),
+        )
+
+    @property
+    def follows(self) -> bool:
+        """Whether the newest records are shown."""
+        return not (self.offset or self.since)
+
+
+Address = Annotated[JournalAddress, Depends()]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordShown:
+    """A record with its message, and what its body carries, as trees."""
+
+    record: Document
+    message: Branch | None
+    nodes: Branch | None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsShown:
+    """A page of records, the newest first; `wrong` says why there are none."""
+
+    rows: Sequence[RecordShown] = ()
+    page: Document | None = None
+    earlier: str = ""
+    later: str = ""
+    wrong: str = ""
+
+
+@router.get("/journal")
+async def show_journal(visit: PageVisit, requested: Address) -> Response:
+    """Show records of a topic, the newest first."""
+    if isinstance(visit, Response):
+        return visit
+    shown = await _shown(visit, requested)
+    return visit.page(
+        "journal.html",
+        shown=shown,
+        requested=requested,
+        topics=TOPICS,
+        known=bool(visit.cleanup_url),
+        same=_same(visit, requested) if shown.page else [],
+    )
+
+
+@router.get("/journal/content")
+async def show_journal_content(visit: PartVisit, requested: Address) -> Response:
+    """Return what changes of it; 304 when nothing has."""
+    shown = await _shown(visit, requested)
+    return visit.part("journal_content.html", shown=shown, requested=requested)
+
+
+@router.get("/cleanup")
+async def show_cleanup_runs(visit: PageVisit) -> Response:
+    """Show the last runs that removed stored packages which the journal has forgotten."""
+    if isinstance(visit, Response):
+        return visit
+    runs: list[Document] = []
+    wrong = ""
+    if visit.rights.admin and visit.cleanup_url:
+        try:
+            runs = await visit.cleanup().get("/cleanup/runs?limit=50", "cleanup")
+        except ClientError as error:
+            wrong = str(error)
+    return visit.page("cleanup.html", runs=runs, wrong=wrong, known=bool(visit.cleanup_url))
+
+
+async def _shown(visit: Visit, requested: JournalAddress) -> RecordsShown:
+    if not (visit.rights.admin and visit.cleanup_url):
+        return RecordsShown()
+    try:
+        page = await visit.cleanup().get(requested.path(), "cleanup")
+    except (ClientError, ValueError) as error:
+        return RecordsShown(wrong=str(error))
+    found: list[Document] = page["records"]
+    first = found[0]["offset"] if found else page["next_offset"]
+    last = found[-1]["offset"] + 1 if found else page["next_offset"]
+    size = _BRANCHES_OF_ONE if requested.bodies else _BRANCHES
+    before = max(page["oldest_offset"], first - _ROWS)
+    return RecordsShown(
+        rows=[_row(one, size) for one in reversed(found)],
+        page=page,
+        earlier=_at(requested, before) if first > page["oldest_offset"] else "",
+        later=_at(requested, last) if last < page["next_offset"] else "",
+    )
+
+
+def _at(requested: JournalAddress, offset: int) -> str:
+    return requested.url(offset=offset, since="", bodies="")
+
+
+def _row(record: Document, size: int) -> RecordShown:
+    message: Any = record["message"]
+    return RecordShown(
+        record,
+        tree(message, size) if message else None,
+        tree(record["nodes"], size) if record["nodes"] is not None else None,
+    )
+
+
+def _same(visit: Visit, requested: JournalAddress) -> list[Same]:
+    return [Same("These records", "", curl(f"{visit.cleanup_url}{requested.path()}"))]

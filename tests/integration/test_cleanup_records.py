@@ -1,0 +1,128 @@
+"""Records of the journal, decoded, over HTTP."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from packhorse.blobs.api import package_key
+from packhorse.blobs.open import open_blobs
+from packhorse.content.node import Binary, Node
+from packhorse.messaging.api import Outgoing
+from packhorse.messaging.memory import MemoryJournal
+from packhorse.messaging.memory_log import MemoryLog
+from packhorse.messaging.topics import standard_topics
+from packhorse.packages.body import pack
+from packhorse.wire.codec import encode_discovery, encode_distributed, encode_status
+from packhorse.wire.command_codec import encode_command
+from packhorse.wire.messages import (
+    Action,
+    ClearCommand,
+    DiscoveryMessage,
+    PackageDistributed,
+    PackageEntry,
+    PackageMessage,
+    Status,
+    StatusMessage,
+    SubscriberState,
+)
+from packhorse.wire.package_codec import encode_package
+from packhorse.wire.record import Encoded
+from packhorse.wire.topics import Topics
+from packhorse_services.cleanup.keeping import NotInLog
+from packhorse_services.cleanup.records import JournalRecord, Records
+from tests.harness.clock import ManualClock
+
+TOPICS = Topics()
+NODE = Node("/site/news", "page", '{"title": "News"}', (Binary("data", "ab" * 32, 7, "image/png"),))
+
+
+class Log:
+    def __init__(self, folder: Path) -> None:
+        self.clock = ManualClock()
+        self.journal = MemoryJournal(MemoryLog(self.clock))
+        self.journal.create_topics(standard_topics(TOPICS))
+        self.blobs = open_blobs(str(folder))
+        self.records = Records(self.journal, self.blobs)
+
+    def append(self, topic: str, message: Encoded, key: str | None = None) -> int:
+        record = Outgoing(message.value, message.headers, key)
+        return self.journal.append(topic, record).result(120).offset
+
+    def package(self, number: int, *, inline_bytes: int = 1_000_000) -> int:
+        package_id = f"dstrpck-{number}-0badcafe"
+        packed = pack([NODE], package_id, self.blobs, inline_bytes=inline_bytes)
+        entry = PackageEntry(
+            package_id, "main", Action.ADD, ("/site/news",), body_length=packed.length
+        )
+        return self.append(TOPICS.package, encode_package(PackageMessage(entry, packed.body)))
+
+    def read(self, topic: str = TOPICS.package, **wanted: Any) -> list[JournalRecord]:
+        asked = {"partition": 0, "start": None, "limit": 20, "bodies": False, **wanted}
+        return self.records.read(topic, **asked).records
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Log:
+    return Log(tmp_path / "blobs")
+
+
+@pytest.mark.parametrize("inline_bytes", [1_000_000, 0])
+def test_a_packages_body_is_shown_wherever_it_is(log: Log, inline_bytes: int) -> None:
+    log.package(1, inline_bytes=inline_bytes)
+    [one] = log.read(bodies=True)
+    assert one.message is not None
+    assert one.message["entry"]["action"] == "ADD"
+    assert one.message["entry"]["paths"] == ["/site/news"]
+    assert one.nodes is not None
+    assert one.nodes[0]["properties"] == {"title": "News"}
+    assert one.nodes[0]["binaries"]["data"]["length"] == 7
+    assert one.model_dump_json(), "JSON can hold it"
+    [without] = log.read()
+    assert without.nodes is None
+
+
+def test_each_kind_of_message_is_decoded(log: Log) -> None:
+    sent = {
+        TOPICS.status: encode_status(StatusMessage("sub1", "main", 0, Status.IMPORTED)),
+        TOPICS.discovery: encode_discovery(DiscoveryMessage("sub1", (SubscriberState("main", 4),))),
+        TOPICS.command: encode_command(ClearCommand("c1", "sub1", "main", 7)),
+        TOPICS.event: encode_distributed(
+            PackageDistributed("p1", "main", 0), source="/main", time="2026-01-01T12:00:00Z"
+        ),
+    }
+    for topic, message in sent.items():
+        log.append(topic, message)
+        [one] = log.read(topic)
+        assert (one.wrong, one.message is not None) == ("", True), topic
+        assert one.type
+        assert one.model_dump_json()
+
+
+def test_they_are_read_by_offset_by_time_or_the_newest(log: Log) -> None:
+    for number in range(5):
+        log.package(number)
+        log.clock.advance(60)
+    assert [one.offset for one in log.read(limit=2)] == [3, 4]
+    assert [one.offset for one in log.read(start=1, limit=2)] == [1, 2]
+    third = log.read(start=2, limit=1)[0].time
+    assert [one.offset for one in log.read(start=third)] == [2, 3, 4]
+    assert log.read(start=99) == []
+    log.journal.truncate(TOPICS.package, 3)
+    assert [one.offset for one in log.read(start=0)] == [3, 4]
+    with pytest.raises(NotInLog, match="no partition 1"):
+        log.read(partition=1)
+
+
+def test_r30_what_is_no_message_is_shown_with_the_reason(log: Log) -> None:
+    log.append(TOPICS.package, Encoded({}, b"x"))
+    good = encode_package(PackageMessage(PackageEntry("p1", "main", Action.TEST)))
+    log.append(TOPICS.package, Encoded(good.headers, b"\xff"))
+    log.package(2, inline_bytes=0)
+    log.blobs.delete(package_key("dstrpck-2-0badcafe"))
+    strange, cut, missing = log.read(bodies=True)
+    assert strange.wrong == "it is no message of packhorse"
+    assert cut.message is None
+    assert cut.wrong
+    assert missing.message is not None
+    assert missing.wrong, "the body is not there"
