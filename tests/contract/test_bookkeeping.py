@@ -117,10 +117,13 @@ def test_r6_the_last_number_is_that_of_the_last_committed_package(author: Author
     with acting(author.database_url) as connection:
         connection.execute("DELETE FROM bookkeeping.slot")
         assert append_numbers.last_number(connection) is None
+        assert append_numbers.published_log(connection) == ""
     publish_one(author, "/p0")
     publish_one(author, "/p0", away=True)
     with acting(author.database_url) as connection:
         number = append_numbers.last_number(connection)
+        log = append_numbers.published_log(connection)
+    assert log == author.journal.identity(author.topics.package)
     [(epoch, sequence)] = author.rows(
         "SELECT epoch, sequence FROM bookkeeping.outbox ORDER BY 1 DESC, 2 DESC LIMIT 1"
     )

@@ -9,11 +9,13 @@ import psycopg
 import pytest
 
 from packhorse.blobs.api import BlobStoreUnavailable
-from packhorse.messaging.api import JournalUnavailable
+from packhorse.messaging.api import JournalUnavailable, TopicSpec
 from packhorse_services.cleanup import ledger
 from packhorse_services.cleanup.cleanup_lock import CleanupLock, CleanupLockLost
 from packhorse_services.cleanup.report import CleanupRun, RunState
-from tests.harness.cleanup import DAY_S, TOPIC, Altered, Crash, Stage, staged
+from packhorse_services.cleanup.runner import run_by_hand
+from packhorse_services.cleanup.sweep import ForeignLog, Sweep
+from tests.harness.cleanup import DAY_S, GRACE, TOPIC, Altered, Crash, Stage, staged
 
 
 @pytest.fixture
@@ -42,6 +44,22 @@ def test_an_error_of_the_journal_removes_nothing(stage: Stage, method: str) -> N
     assert _last(stage).error == "the broker is away"
     stage.run()
     assert not stage.has(old)
+
+
+def test_r21_a_cleanup_whose_topic_is_not_the_publishers_removes_nothing(stage: Stage) -> None:
+    package = stage.publish()
+    stage.database.execute(
+        "INSERT INTO bookkeeping.slot (journal_id) VALUES (%s)", (stage.journal.identity(TOPIC),)
+    )
+    stage.run()
+    stage.journal.create_topics([TopicSpec("another")])
+    elsewhere = Sweep(stage.journal, "another", stage.blobs, GRACE)
+    for dry_run in (True, False):
+        with pytest.raises(ForeignLog, match="the same PACKHORSE_JOURNAL_URL and names of topics"):
+            run_by_hand(stage.url, elsewhere, dry_run=dry_run)
+        assert _last(stage).state is RunState.FAILED
+    stage.run()
+    assert stage.has(package)
 
 
 @pytest.mark.parametrize("clock", ["store", "database"])

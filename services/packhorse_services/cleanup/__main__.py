@@ -1,5 +1,6 @@
 """`packhorse-cleanup`, and `python -m packhorse_services.cleanup`."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -28,8 +29,10 @@ from packhorse_services.cleanup.report import CleanupRun, RemovedBlob, with_remo
 from packhorse_services.cleanup.runner import run_by_hand
 from packhorse_services.cleanup.schedule import adopt
 from packhorse_services.cleanup.settings import Settings
+from packhorse_services.cleanup.sweep import ForeignLog, Sweep
 
 _SHOWN = 1000
+logger = logging.getLogger(__name__)
 
 commands = typer.Typer(
     add_completion=False,
@@ -48,9 +51,9 @@ def serve(context: typer.Context) -> None:
     logs.configure(settings.log_format, settings.log_level)
     authenticator = authenticator_for(settings)
     with _backends(settings) as (journal, blobs):
-        _adopt_schedule(settings)
         wanted = standard_topics(settings.topics, kept_hours=settings.keep_packages_hours)
         journal.create_topics(wanted)
+        _begin(settings, sweep_of(settings, journal, blobs))
         announced = InstanceProperties(
             "cleanup", endpoint=settings.endpoint, leader_tasks=(LEADER_TASK, *LEADER_TASKS)
         )
@@ -79,10 +82,15 @@ def run(
         _print(done, removals)
 
 
-def _adopt_schedule(settings: Settings) -> None:
+def _begin(settings: Settings, sweep: Sweep) -> None:
+    """Declare the schedule, and say at once what would let every run fail."""
     with connect(settings.database_url.get_secret_value(), "packhorse-cleanup") as connection:
         act_as(connection, BOOKKEEPER)
         adopt(connection, settings.when)
+        try:
+            sweep.require_published(connection)
+        except ForeignLog as error:
+            logger.warning("nothing will be removed: %s", error)
 
 
 def _print(run: CleanupRun, removals: list[RemovedBlob]) -> None:

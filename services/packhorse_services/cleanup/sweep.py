@@ -16,7 +16,7 @@ import psycopg
 from psycopg import Connection
 
 from packhorse.blobs.api import BlobStore
-from packhorse.bookkeeping import stored_packages
+from packhorse.bookkeeping import append_numbers, stored_packages
 from packhorse.errors import PackhorseError, Transient
 from packhorse.messaging.api import (
     Bounds,
@@ -50,6 +50,10 @@ _BATCH = 100
 
 class JournalChanged(Transient):
     """The topic was created anew while the run looked at it; nothing was removed."""
+
+
+class ForeignLog(Transient):
+    """Publishers append to another log than the cleanup reads; nothing was removed."""
 
 
 class Sweep:
@@ -97,6 +101,21 @@ class Sweep:
         _audit(run, AuditOutcome.DONE, removed=len(candidates))
         return complete or run.dry_run
 
+    def require_published(self, connection: Connection) -> None:
+        """Raise `ForeignLog` unless this is the log that the author's publishers append to.
+
+        Else one topic name or URL that differs would make every stored package a forgotten one. A
+        topic that was made anew is the publishers' log once they have appended to it.
+        """
+        published = append_numbers.published_log(connection)
+        found = self._journal.identity(self._topic)
+        if published not in ("", found):
+            raise ForeignLog(
+                f"publishers of this database append to the log {published}, and {self._topic} is "
+                f"{found}: all programs need the same PACKHORSE_JOURNAL_URL and names of topics; "
+                "if the topic was made anew, publish something"
+            )
+
     def _decide_bounds(self, lock: CleanupLock, run: CleanupRun) -> Bounds:
         """Read the log's bounds, and stamp packages that have no offset with the newest one.
 
@@ -105,6 +124,7 @@ class Sweep:
         """
         journal_id = self._journal.identity(self._topic)
         with lock.transaction() as connection:
+            self.require_published(connection)
             if not run.dry_run and ledger.note_journal(connection, journal_id):
                 logger.warning("the journal is another one", extra={"journal": journal_id})
                 stored_packages.forget_offsets(connection)

@@ -1,4 +1,4 @@
-"""The number that the author has given to its last package, for who compares snapshots with it."""
+"""What others ask of the author's place in the journal: its last number, and which log it is in."""
 
 from psycopg import Connection
 
@@ -11,3 +11,9 @@ def last_number(connection: Connection) -> tuple[int, int] | None:
     """
     row = connection.execute("SELECT epoch, sequence FROM bookkeeping.slot").fetchone()
     return None if row is None else (row[0], row[1])
+
+
+def published_log(connection: Connection) -> str:
+    """Return the identity of the log that the author publishes to; empty before it has."""
+    row = connection.execute("SELECT journal_id FROM bookkeeping.slot").fetchone()
+    return "" if row is None else str(row[0])
