@@ -43,6 +43,7 @@ from packhorse_services.cli.client.settings import (
 )
 from packhorse_services.cli.client.topic_options import TopicOptions
 from packhorse_services.cli.distribute.command import distribute
+from packhorse_services.cli.distribute.comparing import compare
 from packhorse_services.cli.jobs.commands import job
 from packhorse_services.cli.topics.commands import topics
 
@@ -206,6 +207,7 @@ def demo(
 
 
 app.command("distribute")(distribute)
+app.command("compare")(compare)
 
 
 @app.command("token")

@@ -7,8 +7,8 @@ from fastapi import FastAPI
 from packhorse.blobs import archive_routes
 from packhorse.blobs import routes as blob_routes
 from packhorse.blobs.api import BlobStore
+from packhorse.content import digest_routes, subtree_routes
 from packhorse.content import routes as reading
-from packhorse.content import subtree_routes
 from packhorse.content.node import InvalidNode, InvalidPath
 from packhorse.content.queries import ask, lifespan
 from packhorse.db.connect import async_pool
@@ -61,6 +61,7 @@ def create(
     reading.mount(app, pool, blob_routes.serve_blob)
     blob_routes.mount(app, blobs)
     subtree_routes.mount(app)
+    digest_routes.mount(app)
     archive_routes.mount(app)
     writing.mount(app)
     uploads.mount(app, max_blob_bytes)

@@ -10,8 +10,8 @@ from packhorse.blobs import archive_routes
 from packhorse.blobs import routes as blob_routes
 from packhorse.blobs.api import BlobStore
 from packhorse.clock import Clock
+from packhorse.content import digest_routes, subtree_routes
 from packhorse.content import routes as content_routes
-from packhorse.content import subtree_routes
 from packhorse.content.node import InvalidPath
 from packhorse.content.queries import ask, lifespan
 from packhorse.db.connect import async_pool
@@ -162,6 +162,7 @@ def create(
     content_routes.mount(app, pool, blob_routes.serve_blob)
     blob_routes.mount(app, blobs)
     subtree_routes.mount(app)
+    digest_routes.mount(app)
     archive_routes.mount(app)
     app.include_router(_router)
     return app

@@ -14,6 +14,7 @@ from packhorse.client.stack_folder import NotRunning, RunningStack, StackFolder,
 _VARIABLES: Mapping[ServiceName, str] = {
     "publisher": "PACKHORSE_SERVER",
     "content": "PACKHORSE_CONTENT_SERVER",
+    "subscriber": "PACKHORSE_SUBSCRIBER_SERVER",
     "jobs": "PACKHORSE_JOBS_SERVER",
     "topology": "PACKHORSE_TOPOLOGY_SERVER",
     "pipeline": "PACKHORSE_PIPELINE_URL",

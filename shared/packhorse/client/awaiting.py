@@ -13,6 +13,7 @@ from httpx_sse import SSEError, aconnect_sse
 from packhorse.client.calls import (
     binaries,
     commanding,
+    comparing,
     content,
     distributing,
     releasing,
@@ -111,6 +112,8 @@ class AsyncClient(Configured):
     distribution = _awaiting(distributing.distribution)
     distributions = _awaiting(distributing.distributions)
     wait_for = _awaiting(distributing.wait_for)
+    compare = _awaiting(comparing.compare)
+    mend = _awaiting(comparing.mend)
 
     create_release = _awaiting(releasing.create_release)
     release = _awaiting(releasing.release)
@@ -169,13 +172,10 @@ class AsyncClient(Configured):
     suspend = _awaiting(job_calls.suspend)
     resume_suspended = _awaiting(job_calls.resume_suspended)
     send_event = _awaiting(job_calls.send_event)
-
     topology = _awaiting(topology_calls.topology)
     instance = _awaiting(topology_calls.instance)
     connectors = _awaiting(topology_calls.connectors)
-
     sign_in_link = _awaiting(signing_in.sign_in_link)
-
     events = _iterated(streams.events)
     job_events = _iterated(streams.job_events)
     topology_events = _iterated(streams.topology_events)

@@ -12,6 +12,7 @@ from httpx_sse import SSEError, connect_sse
 from packhorse.client.calls import (
     binaries,
     commanding,
+    comparing,
     content,
     distributing,
     releasing,
@@ -103,6 +104,8 @@ class Client(Configured):
     distribution = _blocking(distributing.distribution)
     distributions = _blocking(distributing.distributions)
     wait_for = _blocking(distributing.wait_for)
+    compare = _blocking(comparing.compare)
+    mend = _blocking(comparing.mend)
 
     create_release = _blocking(releasing.create_release)
     release = _blocking(releasing.release)

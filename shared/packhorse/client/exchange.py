@@ -14,7 +14,9 @@ from urllib.parse import quote, urlencode
 
 from packhorse.client.errors import Misused, NoAnswer, Unreadable
 
-ServiceName = Literal["publisher", "content", "jobs", "topology", "pipeline", "console", "cleanup"]
+ServiceName = Literal[
+    "publisher", "content", "subscriber", "jobs", "topology", "pipeline", "console", "cleanup"
+]
 
 AWAY = frozenset({502, 503, 504})
 """Statuses of a service that may be there again soon, or of what stands before it."""

@@ -109,6 +109,7 @@ SETTING_NAMES = frozenset(
         "SUBSCRIBER",
         "SUBSCRIBER_DATABASES",
         "SUBSCRIBER_DATABASES_FILE",
+        "SUBSCRIBER_SERVER",
         "SUBSCRIBER_URLS",
         "TABLES_URL",
         "TABLES_URL_FILE",

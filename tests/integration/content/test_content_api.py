@@ -205,6 +205,7 @@ def test_ready_and_described(serve: Serve) -> None:
             "/blob-archives",
             "/files",
             "/subtrees/{path}",
+            "/digests/{path}",
         }
         put = described["paths"]["/content/{path}"]["put"]
         assert {"201", "412", "413", "422"} <= set(put["responses"])

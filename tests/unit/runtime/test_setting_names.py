@@ -20,7 +20,7 @@ _PROGRAMS = (
 )
 _SERVERS = {
     *("SERVER", "CONTENT_SERVER", "JOBS_SERVER", "TOPOLOGY_SERVER", "CONSOLE_SERVER"),
-    "CLEANUP_SERVER",
+    *("CLEANUP_SERVER", "SUBSCRIBER_SERVER"),
 }
 _OTHERS = {"DATA", "TOKEN", "PIPELINE_URL", "PORTS", "TYPED", *_SERVERS}
 """Those of the command line and of clients, and what programs exchange."""

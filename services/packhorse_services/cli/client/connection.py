@@ -33,6 +33,22 @@ class Connection:
         """Return where the publisher is. Raises `CommandFailed` when nothing says so."""
         return self._service("publisher")
 
+    def content_of(self, subscriber: str | None) -> str:
+        """Return where the stack serves a subscriber's content, or None for the author's.
+
+        Raises `CommandFailed` when no stack runs, or it has none of this name.
+        """
+        running = self._running()
+        if subscriber is None:
+            return running.content
+        if subscriber not in running.subscribers:
+            raise CommandFailed(
+                f"the stack on {self.directory.root} has no {subscriber}; say where it is with "
+                "--subscriber-url",
+                Exit.USAGE,
+            )
+        return running.subscribers[subscriber]
+
     def topology(self) -> Client:
         """Return a client of the topology service. Raises `CommandFailed` when none is known."""
         return self._client("topology")

@@ -244,12 +244,13 @@ def await_distributed(publisher: Client, distribution_id: str, timeout: float) -
 
 
 def _report_others(found: Mapping[str, Any]) -> None:
-    """Name those who do not have it and were not waited for."""
+    """Name those who do not have it and were not waited for; not those that it is not for."""
     for one in found["subscribers"]:
+        name, targets = one["subscriber"], found.get("targets")
         if one["stale"] and one["state"] in _OPEN:
-            output.report(f"{one['subscriber']} is silent; it gets the package when it is back")
-        elif one["state"] == "SKIPPED":
-            output.report(f"{one['subscriber']} did not import it: {one['reason']}")
+            output.report(f"{name} is silent; it gets the package when it is back")
+        elif one["state"] == "SKIPPED" and (not targets or name in targets):
+            output.report(f"{name} did not import it: {one['reason']}")
     if found["state"] != "DISTRIBUTED":
         output.report(f"the distribution is {found['state']}")
 

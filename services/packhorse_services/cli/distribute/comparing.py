@@ -1,0 +1,133 @@
+"""`packhorse compare`: what differs at a subscriber, and with `--mend` its distribution to it."""
+
+import itertools
+import uuid
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from packhorse.client.addresses import Addresses
+from packhorse.client.blocking import Client
+from packhorse.client.exchange import Document, ServiceName
+from packhorse.runtime.command_options import with_options
+from packhorse_services.cli.client import completion, output
+from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.failures import CommandFailed, Exit, words
+from packhorse_services.cli.client.options import Timeout
+from packhorse_services.cli.distribute.command import await_distributed
+
+_AUTHOR = "the author"
+
+Top = Annotated[str, typer.Argument(help="A node, with all that is below it.")]
+Named = Annotated[
+    str,
+    typer.Option(help="The one that is compared.", autocompletion=completion.subscribers),
+]
+With = Annotated[
+    str | None,
+    typer.Option("--with", help="With this subscriber; else with the author."),
+]
+Mend = Annotated[
+    bool, typer.Option("--mend", help="Distribute what differs again, to this subscriber alone.")
+]
+ContentUrl = Annotated[
+    str | None,
+    typer.Option(
+        envvar="PACKHORSE_CONTENT_SERVER",
+        help="URL of the author's content service, or of who is compared with; else the stack's.",
+    ),
+]
+SubscriberUrl = Annotated[
+    str | None,
+    typer.Option(
+        envvar="PACKHORSE_SUBSCRIBER_SERVER", help="URL of the subscriber; else the stack's."
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions:
+    """Who is compared with whom, where they are, and what is done about it."""
+
+    subscriber: Named
+    other: With = None
+    mend: Mend = False
+    timeout: Timeout = 60.0
+    content: ContentUrl = None
+    subscriber_url: SubscriberUrl = None
+
+
+@with_options
+def compare(context: typer.Context, *, path: Top, options: CompareOptions) -> None:
+    """Print what differs at and below a path: missing, extra or different at the subscriber.
+
+    Waits for what the subscriber has still to import. Ends with 0 when nothing differs or all is
+    mended, with 1 when something does, with 124 when packages are still under way.
+    """
+    if options.mend and options.other is not None:
+        raise CommandFailed("--mend distributes what the author has: leave out --with", Exit.USAGE)
+    with _client(context.ensure_object(Connection), options) as client:
+        found = _Found()
+        _compare(client, path, options, found)
+        if not found.nodes and not found.differences:
+            raise CommandFailed(f"there is nothing at {path}", Exit.NOT_FOUND)
+        found.report(options.other or _AUTHOR, options.subscriber)
+        if options.mend and found.mended:
+            for one in found.mended:
+                await_distributed(client, one, options.timeout)
+            output.report(f"{found.differences} nodes were distributed to {options.subscriber}")
+        elif found.differences:
+            raise typer.Exit(Exit.FAILED)
+        if found.under_way:
+            raise typer.Exit(Exit.TIMEOUT)
+
+
+class _Found:
+    """What the pages of a comparison came to."""
+
+    def __init__(self) -> None:
+        self.nodes = self.differences = self.under_way = 0
+        self.packages: int | None = 0
+        self.mended: list[str] = []
+
+    def add(self, page: Document) -> None:
+        """Count a page, and print what differs."""
+        self.nodes += page["nodes"]
+        self.differences += len(page["differences"])
+        self.under_way += page["under_way"]
+        self.packages = page["packages"]
+        for one in page["differences"]:
+            output.line(f"{one['kind']:<9} {one['path']}")
+
+    def report(self, other: str, subscriber: str) -> None:
+        """Say what there was."""
+        output.report(
+            f"{self.nodes} nodes of {other} compared, {self.differences} differ at {subscriber}"
+        )
+        if self.under_way:
+            packages = "packages" if self.packages is None else f"{self.packages} packages"
+            output.report(f"{self.under_way} more may differ: {packages} under way, or changing")
+
+
+def _compare(client: Client, path: str, options: CompareOptions, found: _Found) -> None:
+    place, wait, key = None, options.timeout, uuid.uuid4().hex
+    for number in itertools.count():
+        names = (options.subscriber, options.other)
+        page = client.compare(path, names[0], other=names[1], after=place, wait=wait)
+        found.add(page)
+        if options.mend:
+            differences = page["differences"]
+            found.mended += client.mend(options.subscriber, differences, key=f"{key}-{number}")
+        place, wait = page["next"], 0.0
+        if place is None:
+            return
+
+
+def _client(connection: Connection, options: CompareOptions) -> Client:
+    """Return a client of all three. Raises `CommandFailed` where nothing says where one is."""
+    content = options.content or connection.content_of(options.other)
+    subscriber = options.subscriber_url or connection.content_of(options.subscriber)
+    urls: dict[ServiceName, str] = {"content": content, "subscriber": subscriber}
+    urls["publisher"] = connection.publisher_url()
+    return Client.of(Addresses(urls, connection.token()), words=words())

@@ -1,0 +1,223 @@
+"""What differs between the author, or a subscriber, and a subscriber; and mending it (R8, R35).
+
+Two sorted streams of digests are merged page by page, so memory is bounded for any subtree.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from packhorse.client.calls import queues
+from packhorse.client.calls.distributing import request
+from packhorse.client.exchange import (
+    Document,
+    Operation,
+    Pause,
+    Request,
+    ServiceName,
+    deadline_in,
+    quoted,
+    requested,
+    with_query,
+)
+from packhorse.content.node import ROOT, parent_of
+
+MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
+"""In the words of the audit: the subscriber lacks it, has it alone, has it otherwise."""
+
+_PAGE = 5_000
+_QUEUE = 1_000
+_POLL_S = 0.5
+_MOST_PATHS = 1_000
+_MOST_BYTES = 64 * 1024
+
+
+def compare(
+    path: str,
+    subscriber: str,
+    *,
+    other: str | None = None,
+    after: str | None = None,
+    limit: int = 1_000,
+    wait: float = 0.0,
+) -> Operation[Document]:
+    """Return what differs at and below a path, in order: `differences` with `path` and `kind`.
+
+    The client's `subscriber` is the one that is compared; its `content` is the author, or the
+    `other` subscriber. A `kind` is `missing`, `extra` or `different` there. What a package in their
+    queues is about, or changes meanwhile, is only counted, as `under_way`; with `wait` what is in
+    the queues at first is waited for, up to so many seconds. `packages` are those in the queue at
+    the end, None when that is not known, `nodes` those that were compared with.
+
+    Goes on until it has about `limit` differences; `next` is then the `after` to go on with.
+    """
+    names = (subscriber,) if other is None else (subscriber, other)
+    if wait > 0:
+        yield from _caught_up(names, wait)
+    found: list[Document] = []
+    nodes, under_way, place = 0, 0, after
+    while True:
+        author, there, end = yield from _window(path, place)
+        nodes += len(author)
+        if author != there:
+            differences, changing = yield from _confirmed(path, names, (place, end), author)
+            found += differences
+            under_way += changing
+        place = end
+        if place is None or len(found) >= limit:
+            break
+    queue = yield from queues.queue(subscriber, limit=1)
+    counted = {"nodes": nodes, "under_way": under_way, "packages": queue["length"]}
+    return Document(differences=found, **counted, next=place)
+
+
+def mend(
+    subscriber: str, differences: Iterable[Mapping[str, str]], *, key: str | None = None
+) -> Operation[list[str]]:
+    """Distribute what differs again, to this subscriber alone; return the distributions' ids.
+
+    What it lacks or has otherwise goes out as the author has it now, what it has alone is deleted
+    with all below it. With `key` a repeated call distributes nothing twice.
+    """
+    rows = list(differences)
+    wanted = [one["path"] for one in rows if one["kind"] != EXTRA]
+    bodies = [("DELETE", some) for some in _batches(_tops(rows))]
+    bodies += [("ADD", some) for some in _batches(wanted)]
+    ids = []
+    for number, (action, paths) in enumerate(bodies):
+        body = {"action": action, "paths": paths, "targets": [subscriber]}
+        accepted = yield from request(body, key and f"{key}-{number}")
+        ids.append(accepted["id"])
+    return ids
+
+
+def _caught_up(names: Iterable[str], seconds: float) -> Operation[None]:
+    """Return when subscribers have done what is in their queues now, or after some seconds."""
+    deadline = yield from deadline_in(seconds)
+    for name in names:
+        queue = yield from queues.queue(name, limit=_QUEUE)
+        goal = max((one["offset"] for one in queue["entries"]), default=-1)
+        now: float = yield Pause()
+        while queue["offset"] < goal and now < deadline:
+            now = yield Pause(_POLL_S)
+            queue = yield from queues.queue(name, limit=1)
+
+
+Digests = dict[str, str]
+
+
+def _window(path: str, after: str | None) -> Operation[tuple[Digests, Digests, str | None]]:
+    """Return the next digests on both sides, up to the same path; None is the end."""
+    author, more = yield from _page("content", path, after)
+    there, more_there = yield from _page("subscriber", path, after)
+    end = min((one for one in (more, more_there) if one is not None), default=None)
+    if end is None:
+        return author, there, None
+    return (
+        {one: digest for one, digest in author.items() if one <= end},
+        {one: digest for one, digest in there.items() if one <= end},
+        end,
+    )
+
+
+def _page(
+    service: ServiceName, path: str, after: str | None, up_to: str | None = None
+) -> Operation[tuple[Digests, str | None]]:
+    """Return a page, and its last path where it is not the last page."""
+    url = with_query(f"/digests{quoted(path)}", after=after, up_to=up_to, limit=_PAGE)
+    page = yield from requested(Request("GET", url, service))
+    found = {one["path"]: one["digest"] for one in page["nodes"]}
+    return found, page["nodes"][-1]["path"] if page["next"] else None
+
+
+def _between(
+    service: ServiceName, path: str, bounds: tuple[str | None, str | None]
+) -> Operation[Digests]:
+    """Return all digests of a window as it is now."""
+    found, place = yield from _page(service, path, *bounds)
+    while place is not None:
+        more, place = yield from _page(service, path, place, bounds[1])
+        found |= more
+    return found
+
+
+def _confirmed(
+    path: str, names: Iterable[str], bounds: tuple[str | None, str | None], first: Digests
+) -> Operation[tuple[list[Document], int]]:
+    """Look at a window again, and return what certainly differs, and how much may be changing.
+
+    The queue is read before the subscriber, so what was imported in between is seen there; and the
+    author after it, so what was changed there meanwhile is noticed.
+    """
+    under_way = _UnderWay()
+    for name in names:
+        under_way.add((yield from queues.queue(name, limit=_QUEUE)))
+    there = yield from _between("subscriber", path, bounds)
+    author = yield from _between("content", path, bounds)
+    found, changing = [], 0
+    for one in sorted(author.keys() | there.keys()):
+        if author.get(one) == there.get(one):
+            continue
+        if author.get(one) != first.get(one) or under_way.touches(one):
+            changing += 1
+        else:
+            found.append(Document(path=one, kind=_kind(one, author, there)))
+    return found, changing
+
+
+def _kind(path: str, author: Digests, there: Digests) -> str:
+    if path not in there:
+        return MISSING
+    return DIFFERENT if path in author else EXTRA
+
+
+class _UnderWay:
+    """What the packages in queues may change; of too many of them: everything."""
+
+    def __init__(self) -> None:
+        self._all = False
+        self._deep: set[str] = set()
+        self._nodes: set[str] = set()
+
+    def add(self, queue: Document) -> None:
+        """Take a queue with its entries."""
+        entries = queue["entries"]
+        self._all |= queue["length"] is None or queue["length"] > len(entries)
+        for one in entries:
+            self._all |= one["action"] is None
+            self._deep.update(one["deep_paths"], one["paths"] if one["action"] == "DELETE" else ())
+            for path in (*one["paths"], *one["deep_paths"]):
+                self._nodes.update(_upwards(path))  # an import makes the folders above it
+
+    def touches(self, path: str) -> bool:
+        """Return whether one of them may change this node."""
+        if self._all or path in self._nodes:
+            return True
+        return any(above in self._deep for above in _upwards(path))
+
+
+def _upwards(path: str) -> Iterable[str]:
+    while path != ROOT:
+        yield path
+        path = parent_of(path)
+    yield ROOT
+
+
+def _tops(rows: Iterable[Mapping[str, str]]) -> list[str]:
+    """Return what the subscriber has alone and that lies below no other such node."""
+    extra = [one["path"] for one in rows if one["kind"] == EXTRA]
+    held = set(extra)
+    return [one for one in extra if parent_of(one) not in held]
+
+
+def _batches(paths: Sequence[str]) -> Iterable[list[str]]:
+    """Yield the paths, as many together as one request may have."""
+    batch: list[str] = []
+    size = 0
+    for path in paths:
+        length = len(path.encode())
+        if batch and (len(batch) == _MOST_PATHS or size + length > _MOST_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(path)
+        size += length
+    if batch:
+        yield batch

@@ -1,0 +1,39 @@
+"""Digests of a subtree over HTTP: in order, page after page, within bounds."""
+
+import httpx
+
+from tests.harness.content import Serve, as_
+
+
+def test_digests_of_a_subtree_come_in_order_and_say_what_changed(serve: Serve) -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
+        async def put(path: str, **properties: object) -> None:
+            body = {"type": "page", "properties": properties}
+            assert (await client.put(f"/content{path}", json=body)).is_success
+
+        async def digests(url: str) -> dict[str, str]:
+            found = {}
+            while url:
+                page = (await client.get(url)).json()
+                found |= {one["path"]: one["digest"] for one in page["nodes"]}
+                url = page["next"]
+            return found
+
+        for path in ("/a", "/a/b", "/a/b/c", "/a-b", "/a/é"):
+            await put(path, n=1)
+        before = await digests("/digests/a?limit=2")
+        assert list(before) == ["/a", "/a/b", "/a/b/c", "/a/é"]
+        assert len(set(before.values())) == 1, "they are alike, whatever their paths"
+        assert await digests("/digests/?limit=5000") == before | {"/a-b": before["/a"]}
+        some = await digests("/digests/a?after=/a&up_to=/a/b/c&limit=1")
+        assert list(some) == ["/a/b", "/a/b/c"]
+        assert await digests("/digests/none") == {}
+
+        await put("/a/b", n=2)
+        after = await digests("/digests/a")
+        assert {path for path in before if before[path] != after[path]} == {"/a/b"}
+        for url in ("after=/b", "up_to=/a-b", "limit=5001", "after=a"):
+            assert (await client.get(f"/digests/a?{url}")).status_code == 422
+        assert (await client.get("/digests/a", headers=as_("site"))).status_code == 403
+
+    serve(scenario)

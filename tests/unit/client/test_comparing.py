@@ -1,0 +1,161 @@
+"""A comparison page by page against services that change while it reads (R8, R35)."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packhorse.client.calls import comparing
+from packhorse.client.calls.comparing import compare, mend
+from packhorse.client.exchange import Answer, Document, Operation, Pause, Request
+
+PATHS = st.sampled_from([f"/{a}{b}{c}" for a in "ab" for b in ("", "/x", "-") for c in ("", "/é")])
+CONTENT = st.dictionaries(PATHS, st.sampled_from("12"))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_pages() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparing, "_PAGE", 2)
+        yield
+
+
+@dataclass
+class World:
+    """An author, a subscriber, and its queue; `meanwhile` happens before the nth request."""
+
+    author: dict[str, str]
+    there: dict[str, str]
+    queue: list[dict[str, Any]] = field(default_factory=list)
+    meanwhile: dict[int, Callable[[], object]] = field(default_factory=dict)
+    sent: list[Any] = field(default_factory=list)
+
+    def run(self, operation: Operation[Any]) -> Any:
+        """Answer an operation's requests until it ends."""
+        given: Any = None
+        for number in count():
+            try:
+                effect = operation.send(given)
+            except StopIteration as end:
+                return end.value
+            self.meanwhile.get(number, lambda: None)()
+            given = 1e9 if isinstance(effect, Pause) else self._answer(effect)
+        return None
+
+    def _answer(self, request: Any) -> Answer:
+        assert isinstance(request, Request)
+        content = {"content": self.author, "subscriber": self.there}.get(request.service)
+        document = self._published(request) if content is None else _page(request.path, content)
+        return _Answered(request.path, 200, {}, b"", document)
+
+    def _published(self, request: Request) -> Any:
+        if request.method == "POST":
+            self.sent.append(request.body)
+            return {"id": f"id-{len(self.sent)}"}
+        entries = [{"offset": at, **one} for at, one in enumerate(self.queue)]
+        return {"entries": entries, "length": len(entries), "offset": -1, "next": None}
+
+
+@dataclass(frozen=True)
+class _Answered(Answer):
+    found: Any = None
+
+    def document(self) -> Any:
+        return Document(self.found)
+
+
+def _page(url: str, content: dict[str, str]) -> Any:
+    parts = urlsplit(url)
+    top = unquote(parts.path.removeprefix("/digests"))
+    wanted = {name: values[0] for name, values in parse_qs(parts.query).items()}
+    after, up_to = wanted.get("after", ""), wanted.get("up_to", "\U0010ffff")
+    inside = [p for p in sorted(content) if top in ("/", p) or p.startswith(f"{top}/")]
+    found = [path for path in inside if after < path <= up_to]
+    limit = int(wanted["limit"])
+    nodes = [{"path": path, "digest": content[path]} for path in found[:limit]]
+    return {"nodes": nodes, "next": url if len(found) > limit else None}
+
+
+def package(action: str, *paths: str, deep: tuple[str, ...] = ()) -> dict[str, Any]:
+    return {"action": action, "paths": list(paths), "deep_paths": list(deep)}
+
+
+def kinds(found: Document) -> dict[str, str]:
+    return {one["path"]: one["kind"] for one in found["differences"]}
+
+
+@given(author=CONTENT, there=CONTENT, limit=st.integers(1, 20))
+def test_all_that_differs_is_found_in_order_and_mended(
+    author: dict[str, str], there: dict[str, str], limit: int
+) -> None:
+    world = World(author, there)
+    rows: list[Document] = []
+    place, nodes = None, 0
+    while True:
+        page = world.run(compare("/", "sub", after=place, limit=limit))
+        assert page["under_way"] == 0
+        rows += page["differences"]
+        place, nodes = page["next"], nodes + page["nodes"]
+        if place is None:
+            break
+    expected = {
+        path: "missing" if path not in there else "different" if path in author else "extra"
+        for path in sorted(author.keys() | there.keys())
+        if author.get(path) != there.get(path)
+    }
+    assert [(one["path"], one["kind"]) for one in rows] == list(expected.items())
+    assert nodes == len(author)
+
+    world.run(mend("sub", rows, key="k"))
+    assert all(body["targets"] == ["sub"] for body in world.sent)
+    added = [p for body in world.sent if body["action"] == "ADD" for p in body["paths"]]
+    deleted = [p for body in world.sent if body["action"] == "DELETE" for p in body["paths"]]
+    assert added == [path for path, kind in expected.items() if kind != "extra"]
+    covered = [
+        path
+        for path, kind in expected.items()
+        if kind == "extra" and any(path == top or path.startswith(f"{top}/") for top in deleted)
+    ]
+    assert covered == [path for path, kind in expected.items() if kind == "extra"]
+    assert set(deleted) <= set(covered)
+
+
+@pytest.mark.parametrize(
+    ("queued", "under_way"),
+    [
+        (package("ADD", "/a"), {"/a"}),
+        (package("ADD", "/a/b/c"), {"/a", "/a/b", "/a/b/c"}),
+        (package("ADD", deep=("/a",)), {"/a", "/a/b", "/a/b/c"}),
+        (package("DELETE", "/a/b"), {"/a", "/a/b", "/a/b/c"}),
+        (package("ADD", "/ab"), set()),
+        ({"action": None, "paths": [], "deep_paths": []}, {"/a", "/a/b", "/a/b/c", "/d"}),
+    ],
+)
+def test_what_a_package_under_way_is_about_does_not_count(
+    queued: dict[str, Any], under_way: set[str]
+) -> None:
+    world = World(dict.fromkeys(["/a", "/a/b", "/a/b/c", "/d"], "1"), {}, [queued])
+    found = world.run(compare("/", "sub"))
+    assert set(kinds(found)) == set(world.author) - under_way
+    assert (found["under_way"], found["packages"]) == (len(under_way), 1)
+
+
+def test_what_changes_while_it_is_read_does_not_count() -> None:
+    def edited() -> None:
+        world.author["/a"] = "2"
+
+    def imported() -> None:
+        world.queue.clear()
+        world.there["/a"] = "1"
+
+    for number in range(3):
+        world = World({"/a": "1"}, {"/a": "0"}, [], {4: edited})
+        assert kinds(world.run(compare("/a", "sub"))) == {}, "the author changed it"
+        world = World({"/a": "1"}, {"/a": "0"}, [package("ADD", "/a")], {number: imported})
+        found = world.run(compare("/a", "sub"))
+        assert (kinds(found), found["under_way"]) == ({}, 0), number
