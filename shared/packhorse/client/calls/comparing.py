@@ -4,6 +4,7 @@ Two sorted streams of digests are merged page by page, so memory is bounded for 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from packhorse.client.calls import queues
 from packhorse.client.calls.distributing import request
@@ -52,6 +53,14 @@ def compare(
     names = (subscriber,) if other is None else (subscriber, other)
     if wait > 0:
         yield from _caught_up(names, wait)
+    found = yield from _compared(path, names, after, limit)
+    queue = yield from queues.queue(subscriber, limit=1)
+    return Document({**found, "packages": queue["length"]})
+
+
+def _compared(
+    path: str, names: Sequence[str], after: str | None, limit: int
+) -> Operation[dict[str, Any]]:
     found: list[Document] = []
     nodes, under_way, place = 0, 0, after
     while True:
@@ -63,10 +72,7 @@ def compare(
             under_way += changing
         place = end
         if place is None or len(found) >= limit:
-            break
-    queue = yield from queues.queue(subscriber, limit=1)
-    counted = {"nodes": nodes, "under_way": under_way, "packages": queue["length"]}
-    return Document(differences=found, **counted, next=place)
+            return {"differences": found, "nodes": nodes, "under_way": under_way, "next": place}
 
 
 def mend(
