@@ -37,6 +37,7 @@ SETTING_NAMES = frozenset(
         "CONNECTOR_TIMEOUT_S",
         "CONNECTOR_URLS",
         "CONSOLE_SERVER",
+        "CONSOLE_URL",
         "CONTENT_SERVER",
         "CONTENT_URL",
         "DATA",

@@ -96,8 +96,9 @@ def plan(
         own = environment(name, _subscriber(options, name))
         programs.append(_program(name, "subscriber", next(free), own))
     # Each database is a cluster; those of subscribers connect to the author's, which knows all.
-    centre = _program(_TOPOLOGY, _TOPOLOGY, next(free), environment(AUTHOR_DATABASE))
-    jobs = _program(_JOBS, _JOBS, next(free), environment(AUTHOR_DATABASE))
+    with_pages = environment(AUTHOR_DATABASE, {"PACKHORSE_CONSOLE_URL": _url(ports[-1])})
+    centre = _program(_TOPOLOGY, _TOPOLOGY, next(free), with_pages)
+    jobs = _program(_JOBS, _JOBS, next(free), with_pages)
     connected = {"PACKHORSE_CONNECTOR_URLS": centre.url}
     around = [
         _program(f"{_TOPOLOGY}-{name}", _TOPOLOGY, next(free), environment(name, connected))
@@ -183,8 +184,12 @@ def describe(directory: DataDirectory, programs: Sequence[ChildProgram]) -> Runn
     )
 
 
+def _url(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
+
+
 def _program(name: str, service: str, port: int, settings: Mapping[str, str]) -> ChildProgram:
-    url = f"http://127.0.0.1:{port}"
+    url = _url(port)
     own = dict(zip(_OWN, (str(port), name, url), strict=True))
     return ChildProgram(
         name=name,

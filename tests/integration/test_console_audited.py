@@ -1,0 +1,64 @@
+"""Every act of the console has a line in its audit log."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi.routing import APIRoute
+
+from packhorse.runtime import audit
+from packhorse_services.console.app import _PAGES
+from tests.harness.console import ConsoleSite, console_site
+from tests.harness.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[ConsoleSite]:
+    with console_site() as served:
+        yield served
+
+
+_FORMS = {
+    "agent": "main",
+    "subscriber": "sub2",
+    "release": "r1",
+    "paths": "/site",
+    "action": "ADD",
+    "key": "k1",
+    "offset": "1",
+}
+
+
+def lines_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [vars(one) for one in caplog.records if one.name == audit.LOGGER]
+
+
+def test_each_act_has_a_line_in_the_audit_log_with_who_and_from_where(
+    site: ConsoleSite, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever comes of it; a new page that acts is in the list by itself."""
+    monkeypatch.setattr(audit, "_limit", audit.RefusalLimit())
+    caplog.set_level(logging.INFO, audit.LOGGER)
+    acts = {
+        route.path
+        for module in _PAGES
+        for route in module.router.routes
+        if isinstance(route, APIRoute) and route.methods == {"POST"}
+    } - {"/pages/sign-in/link", "/pages/sign-in-links"}
+    actions = {"queue": ["retry", "pause", "resume", "stop"], "releases": ["send", "cancel"]}
+    paths = {
+        path.replace("{action}", action)
+        for path in acts
+        for action in actions.get(path.split("/")[2], [""])
+    }
+    assert len(paths) >= 10
+    for path in sorted(paths):
+        for token, caller in (("operator", "operator"), ("viewer", "viewer"), (None, "")):
+            caplog.clear()
+            answer = site.post(path.removeprefix("/pages/"), token, **_FORMS)
+            lines = eventually(lambda: lines_of(caplog), what=f"a line of {path}")
+            assert lines is not None
+            assert [one["caller"] for one in lines] == [caller], path
+            assert (lines[0]["status"], lines[0]["address"]) == (answer.status_code, "127.0.0.1")
+            assert lines[0]["object"] == path
