@@ -54,6 +54,10 @@ def test_a_job_from_its_beginning_to_its_end(site: JobsSite) -> None:
     assert command(site, "job", "retry", number).returncode == 0
     [shown] = json.loads(command(site, "get", "jobs", "-o", "json").stdout)["jobs"]
     assert (shown["number"], shown["state"]) == (int(number), "QUEUED")
+    for left in (["DROPPED"], []):
+        assert command(site, "job", "remove", number).returncode == 0
+        jobs = json.loads(command(site, "get", "jobs", "-o", "json").stdout)["jobs"]
+        assert [one["state"] for one in jobs] == left
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ def test_r10_without_a_limit_a_bad_package_blocks_the_subscription(
     assert set(content_of(worker.url)) == {"/before"}
     assert worker.report.state.state is SubscriptionState.BLOCKED
     assert "ck_node_properties" in worker.report.state.last_error
+    assert "/bad" not in worker.report.state.last_error  # the row, which the database quotes
     assert worker.report.state.blocked_since_ms > 0
 
 

@@ -1,4 +1,4 @@
-"""`packhorse get jobs|job|schedules|job-queues` and `packhorse job add|retry|stop`."""
+"""`packhorse get jobs|job|schedules|job-queues` and `packhorse job add|retry|stop|remove`."""
 
 import json
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from packhorse_services.cli.distribute.command import checked_key, unanswered
 from packhorse_services.cli.jobs import tailing, views
 from packhorse_services.cli.queues import get
 
-job = typer.Typer(help="Add a job, retry or stop it, follow it.", no_args_is_help=True)
+job = typer.Typer(help="Add a job, retry, stop or remove it, follow it.", no_args_is_help=True)
 
 _PAGE = 200
 
@@ -81,9 +81,7 @@ Priority = Annotated[
 Delay = Annotated[float | None, typer.Option(min=0, help="Seconds; not before.")]
 OnlyOn = Annotated[
     str | None,
-    typer.Option(
-        help="The one instance that may do it; @leader: the first that consumes the topic."
-    ),
+    typer.Option(help="The one instance that may do it; @leader: the topic's first consumer."),
 ]
 Wait = Annotated[bool, typer.Option("--wait", help="Until it has ended.")]
 
@@ -271,6 +269,13 @@ def stop(context: typer.Context, number: Number) -> None:
         output.line(str(stopped["number"]))
         if stopped["state"] == "ACTIVE":
             output.report(f"{stopped['instance']} is asked to stop it")
+
+
+@job.command("remove")
+def remove(context: typer.Context, number: Number) -> None:
+    """Remove a job: one that waits ends as DROPPED, one of history is forgotten."""
+    with context.ensure_object(Connection).jobs() as service:
+        service.remove_job(number)
 
 
 @job.command("tail")

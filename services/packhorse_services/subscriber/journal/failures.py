@@ -59,8 +59,12 @@ def _database_tries(error: psycopg.Error) -> int:
 
 
 def reason(error: BaseException) -> str:
-    """Return one line that a queue can show and a database can store."""
-    text = " ".join(str(error).replace("\0", "").split()) or "no further reason"
+    """Return one line that a queue can show and a database can store.
+
+    Of what PostgreSQL says its message alone: its details quote the content of the row.
+    """
+    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    text = " ".join((primary or str(error)).replace("\0", "").split()) or "no further reason"
     kind = "" if isinstance(error, PackhorseError) else f"{type(error).__name__}: "
     return printable(f"{kind}{text}", _REASON_CHARACTERS)
 
