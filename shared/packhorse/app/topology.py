@@ -115,7 +115,7 @@ class Topology:
 
         Raises `DatabaseUnavailable`, `DatabaseUnusable`; a database that is lost later is not told.
         """
-        prepare_database(self._url, self._role)
+        prepare_database(self._url, self._role, setting="database_url= or PACKHORSE_DATABASE_URL")
         self.pool.start()
         self.cluster.start()
 

@@ -12,7 +12,10 @@ import structlog
 
 from packhorse.runtime import tracing
 from packhorse.runtime.audit import LOGGER as AUDIT
+from packhorse.runtime.outage import Outage
 from packhorse.runtime.plain_text import plain
+
+logger = logging.getLogger(__name__)
 
 _LIBRARIES = ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio")
 
@@ -34,6 +37,23 @@ def configure(format: Literal["json", "console"] = "json", level: str = "INFO") 
         library.propagate = True
     for chatty in ("uvicorn.access", "httpx", "httpcore", "alembic", "py4j"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    logging.getLogger("psycopg").setLevel(logging.ERROR)  # who uses a connection reports its end
+    pools = logging.getLogger("psycopg.pool")
+    pools.setLevel(logging.WARNING)
+    pools.filters[:] = [_Lasting("the database can't be reached now")]
+
+
+class _Lasting(logging.Filter):
+    """Has a fault that is logged again and again told by an `Outage`."""
+
+    def __init__(self, failing: str) -> None:
+        super().__init__()
+        self._outage = Outage(logger, failing, "")
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return False: the outage writes what is written."""
+        self._outage.failed(record.getMessage())
+        return False
 
 
 class JsonLines(logging.Formatter):

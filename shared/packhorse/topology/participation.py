@@ -122,7 +122,8 @@ class Participation:
             self._clusters = tuple(self._remotes.clusters())
         except Exception as error:
             if self._remote_trouble != type(error).__name__:
-                logger.warning("the remote clusters can't be read", exc_info=True)
+                trace = not isinstance(error, StoreUnavailable)
+                logger.warning("the remote clusters can't be read: %s", error, exc_info=trace)
             self._remote_trouble = type(error).__name__
         else:
             self._remote_trouble = ""

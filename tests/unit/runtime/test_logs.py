@@ -36,6 +36,18 @@ def test_a_text_cannot_forge_a_line(capfd: pytest.CaptureFixture[str]) -> None:
     assert line["event"] == "x"
 
 
+def test_a_pool_that_cannot_connect_is_told_once_for_a_while(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for _ in range(2):
+        logs.configure("json", "INFO")
+    for _ in range(20):
+        logging.getLogger("psycopg.pool").warning("error connecting in %r: refused", "seen")
+    logging.getLogger("psycopg").warning("error ignored terminating a pipeline")
+    [line] = _lines(capfd)
+    assert line["event"] == "the database can't be reached now: error connecting in 'seen': refused"
+
+
 def test_what_json_cannot_hold_is_written_as_text(capfd: pytest.CaptureFixture[str]) -> None:
     logs.configure("json", "INFO")
     logging.getLogger("a").info("x", extra={"thing": object(), "text": "\ud800", "raw": b"\xff"})
