@@ -112,7 +112,7 @@ def _read_entry(wire: package_pb2.PackageMessage | package_pb2.PackageEntry) -> 
     package_id, agent, number, paths, deep_paths, *rest, targets = _ENTRY_FIELDS(wire)
     return PackageEntry(
         *(package_id, agent, _action(number), tuple(paths), tuple(deep_paths)),
-        *(*rest, tuple(targets)),
+        *(*rest, tuple(targets) if targets else ()),
     )
 
 

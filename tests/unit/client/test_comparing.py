@@ -58,7 +58,8 @@ class World:
             self.sent.append(request.body)
             return {"id": f"id-{len(self.sent)}"}
         entries = [{"offset": at, **one} for at, one in enumerate(self.queue)]
-        return {"entries": entries, "length": len(entries), "offset": -1, "next": None}
+        about = {"length": len(entries), "offset": -1, "state": "IDLE", "next": None}
+        return {"entries": entries, **about}
 
 
 @dataclass(frozen=True)

@@ -89,6 +89,7 @@ class _Found:
     def __init__(self) -> None:
         self.nodes = self.differences = self.under_way = 0
         self.packages: int | None = 0
+        self.state = ""
         self.mended: list[str] = []
 
     def add(self, page: Document) -> None:
@@ -96,7 +97,7 @@ class _Found:
         self.nodes += page["nodes"]
         self.differences += len(page["differences"])
         self.under_way += page["under_way"]
-        self.packages = page["packages"]
+        self.packages, self.state = page["packages"], page["state"]
         for one in page["differences"]:
             output.line(f"{one['kind']:<9} {one['path']}")
 
@@ -107,7 +108,10 @@ class _Found:
         )
         if self.under_way:
             packages = "packages" if self.packages is None else f"{self.packages} packages"
-            output.report(f"{self.under_way} more may differ: {packages} under way, or changing")
+            output.report(
+                f"{self.under_way} more may differ: {packages} under way to {subscriber}, which is "
+                f"{self.state}, or changing at {other}"
+            )
 
 
 def _compare(client: Client, path: str, options: CompareOptions, found: _Found) -> None:

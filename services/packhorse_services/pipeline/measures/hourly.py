@@ -5,6 +5,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
+from packhorse.bookkeeping.positions import LEFT_OUT
 from packhorse.wire.messages import Action
 from packhorse_services.pipeline.measures import announced
 from packhorse_services.pipeline.measures.outcomes import facts
@@ -62,7 +63,7 @@ def _delivered(outcomes: DataFrame) -> DataFrame:
         f.sum(f.when(imported, f.col("body_length"))).alias("bytes"),
         f.sum(f.when(imported, f.col("node_count"))).alias("nodes"),
         f.count_if(removed).alias("removed"),
-        f.count_if(f.col("status") == "SKIPPED").alias("skipped"),
+        f.count_if(f.col("status").isin("SKIPPED", LEFT_OUT)).alias("skipped"),
         # Only an editable subscriber reports what a command removed.
         f.bool_or(f.col("status") == "REMOVED").alias("reports"),
     )

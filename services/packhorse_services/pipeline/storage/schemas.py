@@ -175,7 +175,9 @@ EVENTS = t.StructType(
         c.texts("imported", "Subscribers that imported it"),
         c.texts("removed", "Subscribers where a command removed it"),
         c.texts("failed", "Subscribers that gave it up"),
-        c.texts("skipped", "Subscribers that passed it because the golden one did not import it"),
+        c.texts(
+            "skipped", "Subscribers that passed it: the golden one did not import it, or not for it"
+        ),
         c.texts("away", "Subscribers of the last day that were not live then"),
     ]
 )
@@ -219,7 +221,9 @@ DELIVERY = t.StructType(
         c.long("failures", "Failed attempts in the hour", "attempts"),
         c.long("removed", "Packages removed by a command or given up", "packages"),
         c.long(
-            "skipped", "Packages passed because the golden subscriber did not import", "packages"
+            "skipped",
+            "Packages passed: the golden subscriber did not import, or not for it",
+            "packages",
         ),
         c.long(
             "backlog_end",

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from packhorse.wire.messages import PackageEntry
+from packhorse_services.subscriber.journal.failures import printable
 
-_NAMED = 5
+_NAMED, _CHARACTERS = 5, 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,4 +23,5 @@ class Selection:
 
 def _names(targets: tuple[str, ...]) -> str:
     more = len(targets) - _NAMED
-    return ", ".join(targets[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    named = ", ".join(printable(target, _CHARACTERS) for target in targets[:_NAMED])
+    return named + (f" and {more} more" if more > 0 else "")

@@ -46,7 +46,7 @@ def compare(
     `other` subscriber. A `kind` is `missing`, `extra` or `different` there. What a package in their
     queues is about, or changes meanwhile, is only counted, as `under_way`; with `wait` what is in
     the queues at first is waited for, up to so many seconds. `packages` are those in the queue at
-    the end, None when that is not known, `nodes` those that were compared with.
+    the end, None when that is not known, `state` is the queue's, `nodes` were compared with.
 
     Goes on until it has about `limit` differences; `next` is then the `after` to go on with.
     """
@@ -55,7 +55,7 @@ def compare(
         yield from _caught_up(names, wait)
     found = yield from _compared(path, names, after, limit)
     queue = yield from queues.queue(subscriber, limit=1)
-    return Document({**found, "packages": queue["length"]})
+    return Document({**found, "packages": queue["length"], "state": queue["state"]})
 
 
 def _compared(
