@@ -144,6 +144,8 @@ def test_what_is_distributed_from_here_is_seen_live_and_at_the_subscriber(
         page.goto(f"{console.url}/pages/content?path=/console/page&at=sub1")
         expect(page.locator(".tree")).to_contain_text("A page")
         expect(page.locator("[data-distribution]")).to_contain_text("distributed")
+        page.get_by_role("link", name="Is it equal everywhere?").click()
+        expect(page.locator("[data-compared=sub1]")).to_contain_text("equal")
 
 
 def test_a_subscriber_that_runs_is_stopped_before_it_is_reset(

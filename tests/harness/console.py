@@ -223,7 +223,12 @@ class ConsoleSite:
             return list(islice(events, count))
 
     def post(
-        self, path: str, token: str | None = "operator", sent_from: str = "same-origin", **form: str
+        self,
+        path: str,
+        /,
+        token: str | None = "operator",
+        sent_from: str = "same-origin",
+        **form: str,
     ) -> httpx.Response:
         """Send a form as a browser does."""
         kind = "application/x-www-form-urlencoded"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from playwright.sync_api import Browser
 
@@ -15,6 +15,7 @@ from tests.harness.console import (
     AT,
     REASON,
     ConsoleSite,
+    WrittenPublisher,
     announced,
     blocked,
     command,
@@ -38,6 +39,8 @@ PAGES = {
     "subscriber": "subscriber?agent=main&subscriber=sub2",
     "reset": "subscriber/reset?agent=main&subscriber=web-1&to=12",
     "content": "content?path=/site/news",
+    "compare": "compare?path=/site&subscriber=sub2&show=/site/news",
+    "equal": "compare?path=/site&asked=1",
     "distributions": "distributions",
     "distribution": "distribution?agent=main&number=d2",
     "distribute": "distribute?paths=%2Fsite%2Fnews&deep=1",
@@ -162,25 +165,41 @@ def written_journal(site: ConsoleSite) -> None:
     ]
 
 
+def written_difference(site: ConsoleSite, there: WrittenPublisher) -> None:
+    """Let one subscriber have something else than the author."""
+    digests = {"/site": "1", "/site/news": "2", "/site/offers": "3"}
+    for content, has in (
+        (site.publisher, digests),
+        (there, {**digests, "/site/news": "x", "/site/old": "4"}),
+    ):
+        nodes = [{"path": path, "digest": has[path]} for path in sorted(has)]
+        content.answers["GET /digests/site"] = {"nodes": nodes, "next": None}
+    node = site.publisher.answers["GET /content/site/news"]
+    before = {**node["properties"], "title": "News of before"}
+    there.answers["GET /content/site/news"] = {**node, "properties": before}
+
+
 @contextmanager
 def pictured_site() -> Iterator[ConsoleSite]:
     """Serve a console that shows something on each of its pages."""
-    elsewhere = dict.fromkeys(("jobs_page_url", "topology_page_url"), "http://127.0.0.1:1/")
+    elsewhere: dict[str, Any] = dict.fromkeys(
+        ("jobs_page_url", "topology_page_url"), "http://127.0.0.1:1/"
+    )
     with (
         written_publisher() as publisher,
+        written_publisher() as there,
         console_site(
-            publisher, content_url=publisher.url, cleanup_url=publisher.url, **elsewhere
+            publisher,
+            content_url=publisher.url,
+            subscriber_urls={"sub2": there.url, "web-1": publisher.url},
+            cleanup_url=publisher.url,
+            **elsewhere,
         ) as site,
     ):
-        for write in (
-            written,
-            written_records,
-            written_sending,
-            written_content,
-            written_events,
-            written_journal,
-        ):
+        for write in (written, written_records, written_sending, written_content, written_events):
             write(site)
+        written_journal(site)
+        written_difference(site, there)
         yield site
 
 

@@ -11,7 +11,7 @@ from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.pages.session import session_router
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.stopping import calling_at_stop
-from packhorse_services.console.explore import content, journal, live
+from packhorse_services.console.explore import compare, content, journal, live
 from packhorse_services.console.frame.rendering import PAGES
 from packhorse_services.console.frame.visit import not_done
 from packhorse_services.console.page import (
@@ -35,7 +35,7 @@ _SERVICE = ServiceDescription(
 )
 _PAGES = (
     *(sign_in, overview, clearing, queue, subscriber, distributions, mending, failures, commands),
-    *(distribute, releases, content, live, journal),
+    *(distribute, releases, content, compare, live, journal),
 )
 
 

@@ -1,7 +1,7 @@
 """What both clients share of the sending: where to, and what httpx's answers and errors mean."""
 
 import copy
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -45,6 +45,10 @@ class Targets:
     def with_token(self, token: str | None) -> "Targets":
         """Return the same services for another token, or for none at all."""
         return Targets(replace(self._where, token=token, stack=None))
+
+    def with_urls(self, urls: Mapping[ServiceName, str]) -> "Targets":
+        """Return the same services and these."""
+        return Targets(replace(self._where, urls={**self._where.urls, **urls}))
 
     def of(self, service: ServiceName) -> Target:
         """Return a service's target. Raises `Misused` when nothing says where it is."""
@@ -106,6 +110,15 @@ class Configured:
         """
         client = copy.copy(self)
         client._targets = self._targets.with_token(token)
+        return client
+
+    def reaching(self, urls: Mapping[ServiceName, str]) -> Self:
+        """Return a client that knows further services by these URLs, for the same token.
+
+        Over the connections of this one; close only this one.
+        """
+        client = copy.copy(self)
+        client._targets = self._targets.with_urls(urls)
         return client
 
     def _begin(self, where: Addresses, timeout: float, patience: Patience, words: Words) -> None:

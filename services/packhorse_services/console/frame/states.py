@@ -56,6 +56,10 @@ _LOOKS: Mapping[str, Look] = {
     "SCHEDULED": Look(*_BUSY, 5),
     "FAILED": Look(*_BAD, 0),
     "CANCELLED": Look(*_REST, 4),
+    # of a comparison
+    "EQUAL": Look(*_GOOD, 6),
+    "DIFFERS": Look(*_BAD, 0),
+    "UNDER_WAY": Look(*_BUSY, 5),
     # of cleanup runs
     "REQUESTED": Look(*_BUSY, 5),
     "SUCCEEDED": Look(*_GOOD, 6),

@@ -1,0 +1,167 @@
+"""Are they equal? What differs at subscribers from the author, and mending it at one of them."""
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from packhorse.client.awaiting import AsyncClient
+from packhorse.client.errors import ClientError, NotFound
+from packhorse.client.exchange import Document
+from packhorse.runtime import audit
+from packhorse.runtime.auth import TokenScope
+from packhorse.runtime.pages.rendering import PREFIX
+from packhorse.runtime.pages.session import Form
+from packhorse.runtime.validation import StrictRoute
+from packhorse_services.console.frame.equivalents import Same, curl, same
+from packhorse_services.console.frame.rendering import address
+from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to
+from packhorse_services.console.upstream import Answered, each
+
+router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+
+_MOST_SUBSCRIBERS = 20
+_MOST = 1_000
+_SHOWN = 200
+_PATIENCE_S = 30.0
+
+_Path = Annotated[str, Query(max_length=2_048)]
+_Name = Annotated[str, Query(max_length=200)]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared: a subtree at one subscriber, or with an empty name at all of them.
+
+    `show` is a node whose two versions are shown side by side.
+    """
+
+    path: _Path = "/"
+    subscriber: _Name = ""
+    agent: _Name = ""
+    show: _Path = ""
+
+    def url(self, **other: object) -> str:
+        """Return the address of this page; `other` replaces."""
+        return address("compare", **{**asdict(self), **other})
+
+
+Requested = Annotated[Comparison, Depends()]
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """One property as the author and the subscriber have it."""
+
+    name: str
+    author: str
+    there: str
+
+
+@router.get("/compare")
+async def show_comparison(visit: PageVisit, requested: Requested, asked: _Name = "") -> Response:
+    """Show the form, and once it is asked for, what differs at each subscriber, or at one."""
+    if isinstance(visit, Response):
+        return visit
+    return await _page(visit, requested, asked=bool(asked or requested.subscriber))
+
+
+@router.post("/compare/mend")
+async def mend(
+    form: Form, visit: Annotated[Visit, Depends(acting(TokenScope.DISTRIBUTE))]
+) -> Response:
+    """Distribute what differs again, to that subscriber alone: as much as was shown, or nothing."""
+    requested = Comparison(*(form.get(one, "") for one in ("path", "subscriber", "agent")))
+    count = form.get("count", "")
+    if not form.get("key") or form.get("typed", "").strip() != f"mend {count}":
+        return await _page(visit, requested, wrong="That was not the text to type.")
+    found = await _compared(visit, requested, requested.subscriber)
+    if not found["differences"] or str(len(found["differences"])) != count:
+        return await _page(visit, requested, wrong="What differs has changed; look at it again.")
+    client = _client(visit, requested, requested.subscriber)
+    sent = await client.mend(requested.subscriber, found["differences"], key=form["key"])
+    audit.note(visit.request, mended=len(found["differences"]), distribution=sent[0])
+    return back_to("distribution", agent=visit.agent(requested.agent), number=sent[0])
+
+
+async def _page(
+    visit: Visit, requested: Comparison, *, asked: bool = True, wrong: str = ""
+) -> Response:
+    may = visit.rights.read and "" in visit.content_urls
+    names = [requested.subscriber] if requested.subscriber else _names(visit)[:_MOST_SUBSCRIBERS]
+    answers: list[Answered[Document]] = []
+    if may and asked:
+        answers = await each(names, lambda name: _compared(visit, requested, name))
+    sides = await _sides(visit, requested) if may and requested.show else []
+    return visit.page(
+        "compare.html",
+        400 if wrong else 200,
+        requested=requested,
+        answers=answers,
+        sides=sides,
+        names=_names(visit),
+        most=_MOST_SUBSCRIBERS,
+        shown=_SHOWN,
+        known="" in visit.content_urls,
+        key=uuid.uuid4().hex,
+        wrong=wrong,
+        same=_same(visit, requested),
+    )
+
+
+def _names(visit: Visit) -> list[str]:
+    return [name for name in visit.content_urls if name]
+
+
+def _client(visit: Visit, requested: Comparison, subscriber: str) -> AsyncClient:
+    """Return a client of all three. Raises `ClientError` where the console was not told of one."""
+    urls = visit.content_urls
+    if subscriber not in urls or not subscriber:
+        raise ClientError(f"this console was not told where {subscriber} is served")
+    return visit.publisher(visit.agent(requested.agent)).reaching(
+        {"content": urls[""], "subscriber": urls[subscriber]}
+    )
+
+
+async def _compared(visit: Visit, requested: Comparison, subscriber: str) -> Document:
+    """Return what differs. Raises `ClientError`, also for a subtree that takes too long."""
+    client = _client(visit, requested, subscriber)
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            return await client.compare(requested.path, subscriber, limit=_MOST)
+    except TimeoutError:
+        said = f"more than can be compared here in {_PATIENCE_S:.0f} s; packhorse compare can"
+        raise ClientError(said) from None
+
+
+async def _sides(visit: Visit, requested: Comparison) -> Sequence[SideBySide]:
+    """Return a node's members at the author and there, those that differ first."""
+    author, there = [await _members(visit, at, requested.show) for at in ("", requested.subscriber)]
+    rows = [
+        SideBySide(name, author.get(name, ""), there.get(name, "")) for name in {**author, **there}
+    ]
+    return sorted(rows, key=lambda one: one.author == one.there)[:_SHOWN]
+
+
+async def _members(visit: Visit, at: str, path: str) -> dict[str, str]:
+    try:
+        node = await visit.content(at).node(path)
+    except NotFound:
+        return {}
+    members: dict[str, Any] = {"type": node["type"], **node["properties"]}
+    members |= {f"binary {name}": one["digest"] for name, one in node["binaries"].items()}
+    return {name: str(value)[:1_000] for name, value in members.items()}
+
+
+def _same(visit: Visit, requested: Comparison) -> list[Same]:
+    urls = visit.content_urls
+    name = requested.subscriber or next(iter(_names(visit)), "")
+    if "" not in urls or name not in urls:
+        return []
+    words = ["compare", "--subscriber", name, "--content", urls[""]]
+    words += ["--subscriber-url", urls[name]]
+    words += ["--server", visit.publisher_url(visit.agent(requested.agent)), "--", requested.path]
+    return [same("Compare", words, curl(f"{urls[name]}/digests{requested.path}"))]

@@ -1,0 +1,134 @@
+"""The console's comparison over HTTP: what differs at subscribers, side by side, and mending it."""
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.harness.console import (
+    ConsoleSite,
+    WrittenPublisher,
+    console_site,
+    distribution,
+    queue,
+    written_publisher,
+)
+
+HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\"'"
+FORM = {"path": "/site", "subscriber": "sub1", "agent": "main", "key": "k1"}
+AUTHOR = {"/site": "1", "/site/same": "2", "/site/other": "3", "/site/lacks": "4"}
+THERE = {"/site": "1", "/site/same": "2", "/site/other": "x", "/site/alone": "5"}
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[tuple[ConsoleSite, WrittenPublisher, WrittenPublisher]]:
+    with (
+        written_publisher() as author,
+        written_publisher() as there,
+        console_site(
+            content_url=author.url, subscriber_urls={"sub1": there.url, "sub2": author.url}
+        ) as site,
+    ):
+        yield site, author, there
+
+
+@pytest.fixture
+def site(running: tuple[ConsoleSite, WrittenPublisher, WrittenPublisher]) -> ConsoleSite:
+    site, author, there = running
+    for one in (site.publisher, author, there):
+        one.answers.clear()
+        one.requested.clear()
+    site.publisher.shows(queue("sub1"), queue("sub2"))
+    accepted = {**distribution("d1"), "repeated": False}
+    site.publisher.answers["POST /distribute"] = accepted
+    has(author, AUTHOR)
+    has(there, THERE)
+    return site
+
+
+def has(content: WrittenPublisher, digests: dict[str, str]) -> None:
+    nodes = [{"path": path, "digest": digests[path]} for path in sorted(digests)]
+    content.answers["GET /digests/site"] = {"nodes": nodes, "next": None}
+
+
+def sent(site: ConsoleSite) -> list[Any]:
+    return [body for _, _, _, body in site.publisher.changes()]
+
+
+def test_whether_a_subtree_is_equal_is_shown_for_each_subscriber(site: ConsoleSite) -> None:
+    text = site.get("compare?path=/site&asked=1").text
+    first, second = text.partition('data-compared="sub2"')[::2]
+    assert "differs" in first
+    assert "equal" in second
+    assert "data-compared" not in site.get("compare?path=/site").text, "not before it is asked"
+
+
+def test_what_differs_is_shown_node_by_node_and_side_by_side(
+    site: ConsoleSite, running: tuple[ConsoleSite, WrittenPublisher, WrittenPublisher]
+) -> None:
+    for one, title in zip(running[1:], ("Of the author", "Of before"), strict=True):
+        node = {"path": "/site/other", "type": "page", "properties": {"title": title, "same": 1}}
+        one.answers["GET /content/site/other"] = {**node, "binaries": {}}
+    text = site.get("compare?path=/site&subscriber=sub1&show=/site/other").text
+    for path in ("/site/other", "/site/lacks", "/site/alone"):
+        assert f'data-differs="{path}"' in text
+    assert 'data-differs="/site/same"' not in text
+    assert text.index("Of the author") < text.index("Of before")
+    assert text.index("title") < text.index(">same<"), "what differs comes first"
+
+
+def test_what_was_seen_is_mended_at_that_subscriber_alone(site: ConsoleSite) -> None:
+    asked = site.post("compare/mend", **FORM, count="3", typed="mend")
+    assert (asked.status_code, sent(site)) == (400, [])
+    done = site.post("compare/mend", **FORM, count="3", typed="mend 3")
+    assert done.headers["location"] == "/pages/distribution?agent=main&number=d1"
+    assert sent(site) == [
+        {"action": "DELETE", "paths": ["/site/alone"], "targets": ["sub1"]},
+        {"action": "ADD", "paths": ["/site/lacks", "/site/other"], "targets": ["sub1"]},
+    ]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"count": "2", "typed": "mend 2"},
+        {"count": "0", "typed": "mend 0", "subscriber": "sub2"},
+        {"count": "3", "typed": "mend 3", "key": ""},
+        {},
+    ],
+)
+def test_nothing_but_what_was_seen_is_mended(site: ConsoleSite, form: dict[str, str]) -> None:
+    assert site.post("compare/mend", **{**FORM, **form}).status_code == 400
+    assert sent(site) == []
+
+
+def test_nothing_is_mended_where_no_address_is_known(site: ConsoleSite) -> None:
+    done = site.post("compare/mend", **{**FORM, "subscriber": "x"}, count="3", typed="mend 3")
+    assert (done.status_code, "was not told" in done.text) == (409, True)
+    assert "was not told" in site.get("compare?path=/site&subscriber=x").text
+    with console_site() as bare:
+        assert "PACKHORSE_CONTENT_URL" in bare.get("compare").text
+        assert bare.post("compare/mend", **FORM, count="3", typed="mend 3").status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("token", "sent_from", "status"),
+    [("viewer", "same-origin", 403), (None, "same-origin", 401), ("operator", "cross-site", 403)],
+)
+def test_who_may_not_changes_nothing(
+    site: ConsoleSite, token: str | None, sent_from: str, status: int
+) -> None:
+    done = site.post("compare/mend", token, sent_from, **FORM, count="3", typed="mend 3")
+    assert (done.status_code, sent(site)) == (status, [])
+    assert "needs a token" in site.get("compare?path=/site&asked=1", token="viewer").text
+
+
+def test_what_comes_from_elsewhere_is_text(
+    site: ConsoleSite, running: tuple[ConsoleSite, WrittenPublisher, WrittenPublisher]
+) -> None:
+    has(running[2], {HOSTILE: "1", "/site/<script>alert": "2"})
+    for query in ({"path": "/site", "subscriber": "sub1", "show": HOSTILE}, {"path": HOSTILE}):
+        text = site.get(f"compare?{urlencode({**query, 'asked': '1'})}").text
+        assert "<script>alert" not in text
+        assert "<img" not in text
