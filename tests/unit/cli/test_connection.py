@@ -36,6 +36,20 @@ def test_the_stack_s_token_goes_to_no_other_server(data: Path) -> None:
     )
 
 
+def test_of_several_servers_those_of_the_stack_get_its_token(
+    data: Path, stack: RunningStack
+) -> None:
+    directory = DataDirectory(data)
+    with directory.claimed():
+        directory.publish(stack, {})
+        others = {"content": stack.content, "subscriber": "http://elsewhere.example"}
+        found = Connection(data).addresses(others)
+        sent = [bool(found.headers(one)) for one in ("publisher", "content", "subscriber")]
+        assert sent == [True, True, False]
+        named = Connection(data, token_text="mine").addresses(others)
+        assert named.headers("subscriber") == {"Authorization": "Bearer mine"}
+
+
 def test_the_stack_s_own_servers_get_its_token(data: Path, stack: RunningStack) -> None:
     directory = DataDirectory(data)
     with directory.claimed():

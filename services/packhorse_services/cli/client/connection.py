@@ -1,5 +1,6 @@
 """Which service a command talks to, and with which token."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,11 +67,17 @@ class Connection:
 
     def token(self) -> str | None:
         """Return the token to send; None where there is none, for a server that asks for none."""
-        if self.token_text:
+        return self._named_token() or stack_token(self.directory, self.server)
+
+    def _named_token(self) -> str | None:
+        if self.token_text or self.token_file is None:
             return self.token_text
-        if self.token_file is not None:
-            return read_token(self.token_file)
-        return stack_token(self.directory, self.server)
+        return read_token(self.token_file)
+
+    def addresses(self, others: Mapping[ServiceName, str]) -> Addresses:
+        """Return the publisher and others; the stack's token goes to its own servers only."""
+        urls = {**others, "publisher": self.publisher_url()}
+        return Addresses(urls, self._named_token(), self.directory)
 
     def no_token(self) -> str:
         """Say where a token was looked for."""

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from packhorse.client.addresses import Addresses
 from packhorse.client.blocking import Client
 from packhorse.client.exchange import Document, ServiceName
 from packhorse.runtime.command_options import with_options
@@ -35,7 +34,7 @@ ContentUrl = Annotated[
     str | None,
     typer.Option(
         envvar="PACKHORSE_CONTENT_SERVER",
-        help="URL of the author's content service, or of who is compared with; else the stack's.",
+        help="URL of the author's content service; else the stack's.",
     ),
 ]
 SubscriberUrl = Annotated[
@@ -43,6 +42,10 @@ SubscriberUrl = Annotated[
     typer.Option(
         envvar="PACKHORSE_SUBSCRIBER_SERVER", help="URL of the subscriber; else the stack's."
     ),
+]
+
+OtherUrl = Annotated[
+    str | None, typer.Option(help="URL of the subscriber of --with; else the stack's.")
 ]
 
 
@@ -56,6 +59,7 @@ class CompareOptions:
     timeout: Timeout = 60.0
     content: ContentUrl = None
     subscriber_url: SubscriberUrl = None
+    other_url: OtherUrl = None
 
 
 @with_options
@@ -130,8 +134,9 @@ def _compare(client: Client, path: str, options: CompareOptions, found: _Found) 
 
 def _client(connection: Connection, options: CompareOptions) -> Client:
     """Return a client of all three. Raises `CommandFailed` where nothing says where one is."""
-    content = options.content or connection.content_of(options.other)
-    subscriber = options.subscriber_url or connection.content_of(options.subscriber)
-    urls: dict[ServiceName, str] = {"content": content, "subscriber": subscriber}
-    urls["publisher"] = connection.publisher_url()
-    return Client.of(Addresses(urls, connection.token()), words=words())
+    author = options.other_url if options.other else options.content
+    urls: dict[ServiceName, str] = {
+        "content": author or connection.content_of(options.other),
+        "subscriber": options.subscriber_url or connection.content_of(options.subscriber),
+    }
+    return Client.of(connection.addresses(urls), words=words())
