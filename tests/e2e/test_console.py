@@ -148,6 +148,25 @@ def test_what_is_distributed_from_here_is_seen_live_and_at_the_subscriber(
         expect(page.locator("[data-compared=sub1]")).to_contain_text("equal")
 
 
+def test_what_differs_is_found_and_mended_there(
+    browser: Browser, running: Site, console: Program
+) -> None:
+    running.put("/mend/page")
+    running.distribute_everywhere("/mend/page")
+    with psycopg.connect(running.database_urls["sub1"], autocommit=True) as connection:
+        connection.execute("DELETE FROM content.node WHERE path = '/mend/page'")
+    with signed_in(browser, running, console) as opened:
+        page = opened.page
+        page.goto(f"{console.url}/pages/compare?path=/mend&asked=1")
+        expect(page.locator("[data-compared=sub1]")).to_contain_text("differs")
+        page.get_by_role("link", name="sub1").click()
+        expect(page.locator("[data-differs='/mend/page']")).to_contain_text("missing")
+        page.fill("[name=typed]", "mend 1")
+        page.get_by_role("button", name="Mend 1").click()
+        expect(page.locator(".facts")).to_contain_text("distributed")
+    assert running.at("sub1", "/mend/page") is not None
+
+
 def test_a_subscriber_that_runs_is_stopped_before_it_is_reset(
     browser: Browser, running: Site, console: Program
 ) -> None:

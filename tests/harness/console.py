@@ -25,6 +25,8 @@ from tests.harness.topology.served import Served
 SCOPES = {"queues:read", "queues:clear", "subscribers:operate", "distribute", "content:read"}
 OPERATOR = Principal("operator", frozenset(SCOPES))
 REASON = 'NotNullViolation: null value in column "type" violates not-null constraint'
+HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\"'"
+"""What must come out as text, wherever it comes in."""
 AT = "2026-01-01T12:00:00Z"
 
 

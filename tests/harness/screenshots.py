@@ -39,7 +39,7 @@ PAGES = {
     "subscriber": "subscriber?agent=main&subscriber=sub2",
     "reset": "subscriber/reset?agent=main&subscriber=web-1&to=12",
     "content": "content?path=/site/news",
-    "compare": "compare?path=/site&subscriber=sub2&show=/site/news",
+    "compare": "compare?path=/site&subscriber=sub2&show=/site/offers",
     "equal": "compare?path=/site&asked=1",
     "distributions": "distributions",
     "distribution": "distribution?agent=main&number=d2",
@@ -170,13 +170,14 @@ def written_difference(site: ConsoleSite, there: WrittenPublisher) -> None:
     digests = {"/site": "1", "/site/news": "2", "/site/offers": "3"}
     for content, has in (
         (site.publisher, digests),
-        (there, {**digests, "/site/news": "x", "/site/old": "4"}),
+        (there, {**digests, "/site/offers": "x", "/site/old": "4"}),
     ):
         nodes = [{"path": path, "digest": has[path]} for path in sorted(has)]
         content.answers["GET /digests/site"] = {"nodes": nodes, "next": None}
     node = site.publisher.answers["GET /content/site/news"]
-    before = {**node["properties"], "title": "News of before"}
-    there.answers["GET /content/site/news"] = {**node, "properties": before}
+    before = {**node["properties"], "title": "Offers of before"}
+    site.publisher.answers["GET /content/site/offers"] = node
+    there.answers["GET /content/site/offers"] = {**node, "properties": before}
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.harness.console import (
+    HOSTILE,
     ConsoleSite,
     WrittenPublisher,
     console_site,
@@ -15,7 +16,6 @@ from tests.harness.console import (
     written_publisher,
 )
 
-HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\"'"
 FORM = {"path": "/site", "subscriber": "sub1", "agent": "main", "key": "k1"}
 AUTHOR = {"/site": "1", "/site/same": "2", "/site/other": "3", "/site/lacks": "4"}
 THERE = {"/site": "1", "/site/same": "2", "/site/other": "x", "/site/alone": "5"}

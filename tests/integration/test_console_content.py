@@ -7,9 +7,14 @@ from urllib.parse import urlencode
 import pytest
 
 from packhorse_services.console.frame.trees import tree
-from tests.harness.console import ConsoleSite, console_site, distribution, written_publisher
+from tests.harness.console import (
+    HOSTILE,
+    ConsoleSite,
+    console_site,
+    distribution,
+    written_publisher,
+)
 
-HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\"'"
 NONE: dict[str, Any] = {"distributions": [], "next": None}
 
 

@@ -6,9 +6,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.harness.console import ConsoleSite, console_site, distribution, dry_run, release
+from tests.harness.console import HOSTILE, ConsoleSite, console_site, distribution, dry_run, release
 
-HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\"'"
 FORM = {"agent": "main", "paths": "/site/a b\r\n/site/c", "action": "ADD", "key": "k1"}
 ACTS = {"distribute": FORM, "releases/send": {"agent": "main", "release": "id-spring"}}
 ACTS["releases/cancel"] = ACTS["releases/send"]

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.harness.console import (
+    HOSTILE,
     ConsoleSite,
     command,
     console_site,
@@ -15,7 +16,6 @@ from tests.harness.console import (
     queue,
 )
 
-HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\"'"
 FORM = {"filter": "", "count": "3", "typed": "redistribute 3"}
 ACTS = ["failures/redistribute", "failures/dismiss"]
 

@@ -6,9 +6,13 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.harness.console import ConsoleSite, console_site, journal_record, written_publisher
-
-HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\"'"
+from tests.harness.console import (
+    HOSTILE,
+    ConsoleSite,
+    console_site,
+    journal_record,
+    written_publisher,
+)
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.harness.console import AT, ConsoleSite, console_site, entry
-
-HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\"'"
+from tests.harness.console import AT, HOSTILE, ConsoleSite, console_site, entry
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,8 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
-from tests.harness.console import REASON, ConsoleSite, blocked, console_site, entry, queue
+from tests.harness.console import HOSTILE, REASON, ConsoleSite, blocked, console_site, entry, queue
 
-HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\"'"
 COMMAND = {"command_id": "c1", "state": "ISSUED", "subscriber": "sub1"}
 ACTS = ["retry", "pause", "resume"]
 
@@ -122,6 +121,13 @@ def test_what_is_cleared_is_what_was_counted_and_typed(site: ConsoleSite) -> Non
     [(_, path, token, body)] = site.publisher.changes()
     assert (path, token) == ("/queues/sub2/clear", "Bearer operator")
     assert body == {"up_to_offset": 41}, "and nothing that comes later"
+
+
+def test_no_more_of_a_queue_is_read_than_is_asked_about(site: ConsoleSite) -> None:
+    page = site.publisher.answers["GET /queues/sub2"]
+    page["next"] = "/queues/sub2?limit=1000&cursor=c"
+    site.get("queue/clear?agent=main&subscriber=sub2&up_to=41")
+    assert len(site.publisher.requested) == 1, "the first page goes beyond"
 
 
 @pytest.mark.parametrize(

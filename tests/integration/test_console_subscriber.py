@@ -5,9 +5,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.harness.console import REASON, ConsoleSite, announced, command, console_site
+from tests.harness.console import HOSTILE, REASON, ConsoleSite, announced, command, console_site
 
-HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\"'"
 PAGE = "subscriber?agent=main&subscriber=sub1"
 RESET = {"agent": "main", "subscriber": "sub1", "to": "12", "typed": "reset 12"}
 

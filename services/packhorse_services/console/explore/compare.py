@@ -1,6 +1,7 @@
 """Are they equal? What differs at subscribers from the author, and mending it at one of them."""
 
 import asyncio
+import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -153,7 +154,11 @@ async def _members(visit: Visit, at: str, path: str) -> dict[str, str]:
         return {}
     members: dict[str, Any] = {"type": node["type"], **node["properties"]}
     members |= {f"binary {name}": one["digest"] for name, one in node["binaries"].items()}
-    return {name: str(value)[:1_000] for name, value in members.items()}
+    return {name: _text(value)[:1_000] for name, value in members.items()}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _same(visit: Visit, requested: Comparison) -> list[Same]:
