@@ -88,8 +88,10 @@ class CommandFollower(WorkerComponent):
     def catch_up(self, epoch: int) -> None:
         """Return when every command that is in the log now is in force (SLING-10112).
 
-        Raises `CommandsBehind`, also when that was so only before `epoch`, or `JournalUnavailable`.
+        Raises `CommandsBehind`, also when that was so only before `epoch`, `JournalUnavailable`, or
+        `TopicMissing` for either topic that is needed for it.
         """
+        self._journal.identity(self._handler.package_topic)
         end = self._journal.bounds(self._topic, self._partition()).next
         with self._changed:
             read = self._changed.wait_for(

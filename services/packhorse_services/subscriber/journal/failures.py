@@ -61,9 +61,9 @@ def _database_tries(error: psycopg.Error) -> int:
 def reason(error: BaseException) -> str:
     """Return one line that a queue can show and a database can store.
 
-    Of what PostgreSQL says its message alone: its details quote the content of the row.
+    Of a constraint that is violated without details: they quote the row, which is content.
     """
-    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    primary = error.diag.message_primary if isinstance(error, psycopg.IntegrityError) else None
     text = " ".join((primary or str(error)).replace("\0", "").split()) or "no further reason"
     kind = "" if isinstance(error, PackhorseError) else f"{type(error).__name__}: "
     return printable(f"{kind}{text}", _REASON_CHARACTERS)
