@@ -77,6 +77,14 @@ def test_later_is_at_a_moment_in_utc(site: ConsoleSite) -> None:
     assert body["deep_paths"] == ["/site/a b", "/site/c"]
 
 
+def test_it_may_be_for_some_subscribers_alone(site: ConsoleSite) -> None:
+    text = site.get("distribute?paths=/site&to=sub1,%20sub2").text
+    assert "--to sub1 --to sub2" in text
+    site.post("distribute", **{**FORM, "to": "sub1, sub2"})
+    [asked_before], [done] = asked(site, "/distribute/dry-run"), asked(site, "/distribute")
+    assert asked_before["targets"] == done["targets"] == ["sub1", "sub2"]
+
+
 def test_releases_are_shown_with_what_can_be_done(site: ConsoleSite) -> None:
     text = site.get("releases?state=SCHEDULED").text
     assert "state=SCHEDULED" in site.publisher.requested[0][1]
@@ -107,9 +115,13 @@ def test_a_release_that_waits_is_shown_as_a_distribution(site: ConsoleSite) -> N
     text = site.get("distribution?agent=main&number=r1").text
     assert "Send it now, or cancel it" in text
     sent = {**distribution("d1", deep_paths=["/a&b"], paths=[]), "subscribers": []}
+    sent["targets"] = ["sub1"]
     site.publisher.answers["GET /distributions/d1"] = sent
     again = site.get("distribution?agent=main&number=d1").text
-    assert "/pages/distribute?agent=main&amp;paths=%2Fa%26b&amp;deep=1&amp;action=ADD" in again
+    assert (
+        "/pages/distribute?agent=main&amp;paths=%2Fa%26b&amp;action=ADD&amp;to=sub1&amp;deep=1"
+        in again
+    )
 
 
 @pytest.mark.parametrize(

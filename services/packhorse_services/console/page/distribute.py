@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
+from packhorse.client.calls import distributing
 from packhorse.client.errors import ClientError
 from packhorse.client.exchange import Document, given
 from packhorse.runtime import audit
@@ -25,26 +26,32 @@ ACTIONS = ("ADD", "DELETE", "INVALIDATE", "TEST")
 _Text = Annotated[str, Query(max_length=8_000)]
 _Word = Annotated[str, Query(max_length=200)]
 _MOST_SUBSCRIBERS = 100
+_FIELDS = ("agent", "paths", "deep", "action", "at", "to")
 
 
 @dataclass(frozen=True)
 class DistributeForm:
-    """What the form says: paths line by line, `at` in UTC as a browser's form has it."""
+    """What the form says: paths line by line, `at` in UTC as a browser's form has it.
+
+    `to` names subscribers with commas between; empty: all.
+    """
 
     agent: _Word = ""
     paths: _Text = ""
     deep: _Word = ""
     action: _Word = "ADD"
     at: _Word = ""
+    to: _Text = ""
 
     def body(self) -> dict[str, Any]:
         """Return the body of the request. Raises `ValueError` for what is no moment."""
         named = [line.strip("\r") for line in self.paths.split("\n") if line.strip()]
         moment = utc_moment(self.at)
+        targets = [name.strip() for name in self.to.split(",") if name.strip()]
         return {
             "action": self.action,
             "deep_paths" if self.deep else "paths": named,
-            **given(at=moment.isoformat() if moment else None),
+            **given(at=moment.isoformat() if moment else None, targets=targets or None),
         }
 
 
@@ -64,8 +71,7 @@ async def distribute(
     form: Form, visit: Annotated[Visit, Depends(acting(TokenScope.DISTRIBUTE))]
 ) -> Response:
     """Distribute what was shown; the form's key lets it happen once, however often it is sent."""
-    fields = {name: form.get(name, "") for name in ("agent", "paths", "deep", "action", "at")}
-    requested = DistributeForm(**fields)
+    requested = DistributeForm(**{name: form.get(name, "") for name in _FIELDS})
     try:
         accepted = await _sent(visit, requested, form.get("key", ""))
     except (ClientError, ValueError) as error:
@@ -75,14 +81,10 @@ async def distribute(
 
 
 async def _sent(visit: Visit, requested: DistributeForm, key: str) -> Document:
-    body = requested.body()
-    client = visit.publisher(visit.agent(requested.agent))
-    paths, deep = body.get("paths", ()), body.get("deep_paths", ())
     if not key:
         raise ValueError("the form has no key; open this page anew")
-    return await client.distribute(
-        *paths, deep=deep, action=body["action"], key=key, at=body.get("at")
-    )
+    client = visit.publisher(visit.agent(requested.agent))
+    return await client.run(distributing.request(requested.body(), key))
 
 
 async def _form(visit: Visit, requested: DistributeForm, wrong: str = "") -> Response:
@@ -90,7 +92,8 @@ async def _form(visit: Visit, requested: DistributeForm, wrong: str = "") -> Res
     agent = visit.agent(requested.agent)
     if visit.rights.distribute and requested.paths.strip() and not wrong:
         try:
-            report = await _dry_run(visit, agent, requested.body())
+            body = {name: one for name, one in requested.body().items() if name != "at"}
+            report = await visit.publisher(agent).run(distributing.dry_run_of(body))
         except (ClientError, ValueError) as error:
             failed = str(error)
     return visit.page(
@@ -108,15 +111,11 @@ async def _form(visit: Visit, requested: DistributeForm, wrong: str = "") -> Res
     )
 
 
-async def _dry_run(visit: Visit, agent: str, body: dict[str, Any]) -> Document:
-    paths, deep = body.get("paths", ()), body.get("deep_paths", ())
-    return await visit.publisher(agent).dry_run(*paths, deep=deep, action=body["action"])
-
-
 def _same(visit: Visit, agent: str, requested: DistributeForm) -> list[Same]:
     url, body = visit.publisher_url(agent), requested.body()
     words = ["--action", requested.action.lower(), *(["--deep"] if requested.deep else [])]
     words += ["--at", body["at"]] if "at" in body else []
+    words += [word for name in body.get("targets", ()) for word in ("--to", name)]
     paths = [*body.get("paths", ()), *body.get("deep_paths", ())]
     sent = curl(f"{url}/distribute", "POST", json.dumps(body))
     return [same("Distribute", ["distribute", *words, "--server", url, "--", *paths], sent)]

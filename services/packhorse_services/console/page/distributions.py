@@ -107,8 +107,8 @@ def _again(agent: str, found: Document) -> str:
     text = "\n".join(deep or paths)
     if (deep and paths) or not text or len(text) > _LONGEST_FORM:
         return ""
-    marked = "1" if deep else ""
-    return address("distribute", agent=agent, paths=text, deep=marked, action=found["action"])
+    named = {"to": ",".join(found.get("targets", ())), "deep": "1" if deep else ""}
+    return address("distribute", agent=agent, paths=text, action=found["action"], **named)
 
 
 async def _found(visit: Visit, requested: DistributionSearch) -> FoundDistributions:
