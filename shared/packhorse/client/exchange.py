@@ -21,6 +21,8 @@ ServiceName = Literal[
 AWAY = frozenset({502, 503, 504})
 """Statuses of a service that may be there again soon, or of what stands before it."""
 FULL = 429
+TOO_SLOW = 408
+"""The body came too slowly."""
 
 _IDEMPOTENT = ("GET", "PUT", "DELETE")
 
@@ -80,7 +82,7 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool | None = None
     patience_s: float = 0.0
-    again: frozenset[int] = AWAY | {FULL}
+    again: frozenset[int] = AWAY | {FULL, TOO_SLOW}
     judge: Callable[[Answer], Exception | None] = lambda _: None
     """Finds the refusal in an answer that is none by its status."""
 

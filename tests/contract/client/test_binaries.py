@@ -13,7 +13,7 @@ import pytest
 from packhorse import AsyncClient, Client
 from packhorse.client.errors import Misused, NotFound, Unreadable
 from tests.harness.played_blobs import Blobs, pattern, played_blobs
-from tests.harness.played_service import Service, problem
+from tests.harness.played_service import Service, fine, problem
 
 LARGE = 64 * 1024**2
 MEMORY = LARGE // 2
@@ -105,7 +105,7 @@ def test_other_bytes_than_those_of_the_digest_are_no_binary(ask: Ask) -> None:
             ask("read_blob", played.url, f"sha256:{'0' * 64}")
 
 
-def test_a_file_that_changes_or_is_text_is_not_sent(
+def test_what_is_refused_for_good_is_not_sent_again(
     ask: Ask, service: Service, tmp_path: Path, blobs: Blobs
 ) -> None:
     path = tmp_path / "growing"
@@ -123,6 +123,9 @@ def test_a_file_that_changes_or_is_text_is_not_sent(
         ask("put_binary", blobs.url, growing)
     with pytest.raises(Misused, match="comes as bytes"), path.open() as text:
         ask("put_binary", blobs.url, text)
+    service.answers = [problem(408, "too-slow"), fine(201)]
+    assert ask("put_binary", service.url, b"[1]").length == 3
+    assert [body for _, _, _, body in service.requested] == [[1], [1]]
     service.answers = [problem(404, "not-found", detail="there is no node")]
     with pytest.raises(NotFound, match="there is no node"):
         ask("read_binary", service.url, "/a")
