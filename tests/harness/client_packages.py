@@ -39,6 +39,12 @@ _CODE_ALONE = {
     **dict.fromkeys(("apiDocs", "modelDocs", "apiTests", "modelTests"), "false"),
 }
 _JAVA = ("java", "-XX:TieredStopAtLevel=1")
+_FILE_AS_JSON = re.compile(
+    r"byte\[\] (\w+) = memberVarObjectMapper\.writeValueAsBytes\(body\);"
+    r"(\s+localVarRequestBuilder\.method\(\"\w+\", HttpRequest\.BodyPublishers\.)"
+    r"ofByteArray\(\1\)"
+)
+"""How the generator sends a file: its name. The bytes are meant."""
 
 
 def built() -> Path:
@@ -144,6 +150,8 @@ def _pack_java(folder: Path, target: Path) -> None:
         f"final class Routes {{\n  static final Pattern KEYED = {keyed};\n"
         f"  static final Pattern TREES = {trees};\n\n  private Routes() {{}}\n}}\n"
     )
+    for api in sources.rglob("BlobsApi.java"):
+        api.write_text(_FILE_AS_JSON.sub(r"\2ofFile(body.toPath())", api.read_text()))
     pom = CLIENTS / "java" / "pom.xml"
     (folder / "sources").write_text("\n".join(str(path) for path in sources.rglob("*.java")))
     options = ("-nowarn", "-proc:none", "-implicit:none", "--release", "17")

@@ -28,7 +28,8 @@ class Blobs:
     """What it serves, and what it was given."""
 
     length: int
-    faulty: bool = True
+    faulty: tuple[str, ...] = ("GET", "PUT")
+    """The methods of which it loses answers."""
     damaged: bool = False
     requests: list[str] = field(default_factory=list)
     taken: list[str] = field(default_factory=list)
@@ -41,9 +42,9 @@ class Blobs:
             found.update(chunk)
         return f"sha256:{found.hexdigest()}"
 
-    def is_lost(self, request: str) -> bool:
-        self.requests.append(request)
-        return self.faulty and len(self.requests) % 2 == 1
+    def is_lost(self, method: str, path: str) -> bool:
+        self.requests.append(path)
+        return method in self.faulty and len(self.requests) % 2 == 1
 
 
 @contextmanager
@@ -54,14 +55,16 @@ def played_blobs(length: int) -> Iterator[Blobs]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            first, _, last = self.headers["Range"].removeprefix("bytes=").partition("-")
+            asked = self.headers.get("Range", f"bytes=0-{played.length - 1}")
+            first, _, last = asked.removeprefix("bytes=").partition("-")
             start, end = int(first), min(int(last) + 1, played.length)
-            lost = played.is_lost(self.path)
+            lost = played.is_lost(self.command, self.path)
             if start >= end:
                 self.send_response(416)
                 self.end_headers()
                 return
-            self.send_response(206)
+            self.send_response(206 if "Range" in self.headers else 200)
+            self.send_header("Content-Type", "application/octet-stream")
             self.send_header("Content-Length", str(end - start))
             self.send_header("Content-Range", f"bytes {start}-{end - 1}/{played.length}")
             self.send_header("ETag", f'"{digest}"')
@@ -76,10 +79,11 @@ def played_blobs(length: int) -> Iterator[Blobs]:
                 found.update(chunk)
                 left -= len(chunk)
             played.taken.append(f"sha256:{found.hexdigest()}")
-            if played.is_lost(self.path):
+            if played.is_lost(self.command, self.path):
                 return
-            body = json.dumps({"digest": played.taken[-1]}).encode()
+            body = json.dumps({"digest": played.taken[-1], "length": played.length}).encode()
             self.send_response(201)
+            self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

@@ -4,8 +4,11 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -31,7 +34,7 @@ type document = map[string]any
 var calls = map[string]func(context.Context, asked, packhorse.Retries) (any, error){
 	"distribute": distribute, "queues": queues, "errors": failed, "clear": clearQueue,
 	"add_job": addJob, "job": getJob, "produce": produce, "put_node": putNode, "node": getNode,
-	"topology": getTopology,
+	"topology": getTopology, "blob": throughBlob,
 }
 
 func publisherAt(a asked, retries packhorse.Retries) *publisher.APIClient {
@@ -152,6 +155,22 @@ func getNode(c context.Context, a asked, retries packhorse.Retries) (any, error)
 	node, _, err := nodes.GetNode(c, strings.TrimPrefix(a.Path, "/")).Execute()
 	title := node.GetProperties()["title"]
 	return document{"path": node.GetPath(), "type": node.GetType(), "title": title}, err
+}
+
+func throughBlob(c context.Context, a asked, retries packhorse.Retries) (any, error) {
+	file, err := os.Open(a.Path)
+	check(err)
+	blobs := contentAt(a, retries).BlobsAPI
+	if _, _, err := blobs.PutBlob(c, a.Name).Body(file).Execute(); err != nil {
+		return nil, err
+	}
+	got, _, err := blobs.GetBlob(c, a.Name).Execute()
+	if err != nil {
+		return nil, err
+	}
+	found := sha256.New()
+	_, err = io.Copy(found, got)
+	return hex.EncodeToString(found.Sum(nil)), err
 }
 
 func getTopology(c context.Context, a asked, retries packhorse.Retries) (any, error) {

@@ -3,6 +3,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import io.packhorse.client.ApiException;
 import io.packhorse.client.PackhorseClient;
 import io.packhorse.client.Retries;
+import io.packhorse.client.content.BlobsApi;
 import io.packhorse.client.content.ContentApi;
 import io.packhorse.client.content.model.NodeBody;
 import io.packhorse.client.jobs.JobsApi;
@@ -17,9 +18,15 @@ import io.packhorse.client.publisher.model.DistributeBody;
 import io.packhorse.client.publisher.model.ProducerNumber;
 import io.packhorse.client.topology.TopologyApi;
 import java.io.BufferedReader;
+import java.io.File;
+import java.io.IOException;
 import java.io.InputStreamReader;
+import java.nio.file.Files;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
 
@@ -71,12 +78,25 @@ public class Runner {
         var node = new ContentApi(client).getNode(path.substring(1), null);
         var title = node.getProperties().get("title");
         return Map.of("path", node.getPath(), "type", node.getType(), "title", title);
+      case "blob":
+        var blobs = new BlobsApi(client);
+        blobs.putBlob(asked.path("name").asText(), new File(path));
+        return digest(blobs.getBlob(asked.path("name").asText(), null));
       case "topology":
         var all = new TopologyApi(client).getTopology(null);
         var sizes = all.getClusters().stream().map(one -> one.getInstances().size()).toList();
         return Map.of("current", all.getCurrent(), "instances", sizes);
       default:
         throw new IllegalArgumentException(asked.toString());
+    }
+  }
+
+  private static String digest(File file) {
+    try {
+      var found = MessageDigest.getInstance("SHA-256").digest(Files.readAllBytes(file.toPath()));
+      return HexFormat.of().formatHex(found);
+    } catch (IOException | NoSuchAlgorithmException error) {
+      throw new IllegalStateException(error);
     }
   }
 

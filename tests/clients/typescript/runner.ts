@@ -1,4 +1,6 @@
 // Makes one call of the client for each line of JSON, and prints a line with what came of it.
+import { createHash } from "node:crypto";
+import { openAsBlob } from "node:fs";
 import { createInterface } from "node:readline";
 import { retrying } from "@packhorse/client";
 import * as content from "@packhorse/client/content";
@@ -77,6 +79,13 @@ const CALLS: Record<string, (asked: Asked) => Promise<unknown>> = {
   async node({ path }) {
     const { data } = await content.getNode({ path: { path: path.slice(1) }, throwOnError });
     return { path: data.path, type: data.type, title: data.properties.title };
+  },
+  async blob({ path, name: digest }) {
+    const body = await openAsBlob(path);
+    await content.putBlob({ path: { digest }, body, throwOnError });
+    const { data } = await content.getBlob({ path: { digest }, parseAs: "blob", throwOnError });
+    const bytes = Buffer.from(await (data as Blob).arrayBuffer());
+    return createHash("sha256").update(bytes).digest("hex");
   },
   async topology() {
     const { data } = await topology.getTopology({ throwOnError });

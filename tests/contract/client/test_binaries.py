@@ -12,6 +12,7 @@ import pytest
 
 from packhorse import AsyncClient, Client
 from packhorse.client.errors import Misused, NotFound, Unreadable
+from tests.harness.client_runners import LANGUAGES, Runner
 from tests.harness.played_blobs import Blobs, pattern, played_blobs
 from tests.harness.played_service import Service, fine, problem
 
@@ -87,6 +88,21 @@ def test_a_large_binary_is_read_in_parts_that_are_asked_for_again(
     assert ask("read_blob", blobs.url, blobs.digest) == (blobs.digest, LARGE)
     by_digest = f"/blobs/{blobs.digest.replace(':', '%3A')}"
     assert set(blobs.requests) == {"/binaries/a%20b?name=data", by_digest}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_other_languages_send_and_read_a_large_file(
+    language: str, runner_of: Callable[[str], Runner], blobs: Blobs, tmp_path: Path
+) -> None:
+    path = tmp_path / "large"
+    with path.open("wb") as file:
+        file.writelines(pattern(0, LARGE))
+    blobs.faulty = ("PUT",)
+    given = {"path": str(path), "name": blobs.digest, "token": "secret", "patience": 60.0}
+    told = runner_of(language).call("blob", url=blobs.url, **given)
+    assert f"sha256:{told.result}" == blobs.digest, told
+    assert set(blobs.taken) == {blobs.digest}
+    assert len(blobs.requests) == 3, "the first answer was lost"
 
 
 def test_nothing_is_a_binary_too(ask: Ask) -> None:
