@@ -20,9 +20,14 @@ START = Position("main", "journal", 1, Mark(-1, ""))
 
 
 def arrival(
-    offset: int, *, package_id: str = "", action: Action = Action.DELETE, time_ms: int = 1_000
+    offset: int,
+    *,
+    package_id: str = "",
+    action: Action = Action.DELETE,
+    time_ms: int = 1_000,
+    targets: tuple[str, ...] = (),
 ) -> Arrival:
-    entry = PackageEntry(package_id or f"p{offset}", "main", action, ("/a",))
+    entry = PackageEntry(package_id or f"p{offset}", "main", action, ("/a",), targets=targets)
     encoded = encode_package(PackageMessage(entry))
     record = Record("package", 0, offset, time_ms, None, encoded.headers, encoded.value)
     return arrival_of(record, "main")

@@ -40,6 +40,15 @@ def test_imported_is_accepted_and_each_refusal_is_skipped() -> None:
     assert verdicts(staging, 0, 1, 2, 3) == [StagingVerdict.SKIP] * 3 + [StagingVerdict.ACCEPT]
 
 
+def test_r35_a_package_that_is_not_for_the_golden_one_waits_for_nobody() -> None:
+    staging = Staging("golden")
+    read(staging, status(0, Status.SKIPPED, left_out=True))
+    assert staging.ruling(START, arrival(0, targets=("late",))).verdict is StagingVerdict.ACCEPT
+    assert staging.ruling(START, arrival(1, targets=("late",))).verdict is StagingVerdict.ACCEPT
+    both = arrival(1, targets=("late", "golden"))
+    assert staging.ruling(START, both).verdict is StagingVerdict.WAIT
+
+
 def test_a_skip_names_the_golden_one_and_what_it_did() -> None:
     staging = Staging("golden")
     read(staging, status(0, Status.REMOVED_FAILED, reason="a bad\0 node"))
