@@ -1,19 +1,18 @@
 """What the journal keeps, over HTTP: the topics, their retention, discarding packages."""
 
 import asyncio
-import re
 from collections.abc import Callable
-from datetime import datetime
 from functools import partial
 from typing import Annotated, Literal, TypeVar
 
 from fastapi import APIRouter, Query, Request
 from psycopg import Connection
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.runtime import audit
+from packhorse.runtime.moments import Moment
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictBody, StrictRoute
 from packhorse_services.cleanup.keeping import Discarded, KeptTopic
@@ -29,7 +28,6 @@ LeaveBehind = Annotated[
         description="Subscribers that may lose packages by it",
     ),
 ]
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _LONGEST_S = 10 * 366 * 24 * 3600
 
 
@@ -48,13 +46,6 @@ class DiscardRequest(StrictBody):
     dry_run: bool = Field(default=False, description="Only say what would go, and who loses it")
 
 
-def _rfc_3339(value: object) -> object:
-    """Return it. Raises `ValueError` for a number, which pydantic would take for seconds."""
-    if not isinstance(value, datetime) and not _MOMENT.fullmatch(str(value)):
-        raise ValueError("a time is written as 2026-12-24T18:00:00Z")
-    return value
-
-
 class RecordsPage(BaseModel):
     """Which records of a topic."""
 
@@ -62,7 +53,7 @@ class RecordsPage(BaseModel):
 
     partition: int = Field(default=0, ge=0, le=10_000)
     offset: int | None = Field(default=None, ge=0, lt=2**63 - 1, description="The first one")
-    since: Annotated[AwareDatetime, BeforeValidator(_rfc_3339)] | None = Field(
+    since: Moment | None = Field(
         default=None, description="From this time on, instead of an offset"
     )
     limit: int = Field(default=20, ge=1, le=50)

@@ -71,7 +71,7 @@ def test_firing_does_not_change_the_tag(site: JobsSite) -> None:
         ({"period_s": 60}, "exactly one"),
         ({"cron": None, "time_zone": "UTC", "period_s": 0.5}, "greater than"),
         ({"cron": None, "time_zone": "UTC", "at": "2001-01-01T00:00:00Z"}, "has passed"),
-        ({"cron": None, "time_zone": "UTC", "at": "2030-01-01T00:00:00"}, "timezone"),
+        ({"cron": None, "time_zone": "UTC", "at": "2030-01-01T00:00:00"}, "time zone"),
         ({"topic": "a b"}, "no topic"),
         ({"properties": {"text": "x" * 65_536}}, "65536"),
         ({"action": "EVENT", "concurrent": False}, "concurrent"),

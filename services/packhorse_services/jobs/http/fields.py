@@ -1,11 +1,10 @@
 """Fields and parameters that several routes of the jobs service take, and what they allow."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Path, Query
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, JsonValue
+from pydantic import AfterValidator, Field, JsonValue
 
 from packhorse.errors import Permanent
 from packhorse.jobs.names import (
@@ -22,7 +21,6 @@ from packhorse.runtime.problems import Problem
 
 MAX_PAGE = 200
 MAX_NUMBER = 2**63 - 1
-_FIRST, _LAST = datetime(2000, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 _SEGMENT = r"[A-Za-z0-9_.-]+"
 _PRINTABLE = r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$"
 
@@ -41,26 +39,6 @@ def checked(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
             raise ValueError(str(error)) from None
 
     return validate
-
-
-def _text_of_time(value: Any) -> Any:
-    if value is not None and not isinstance(value, str | datetime):
-        raise ValueError("a time is a text such as 2026-03-01T02:30:00Z")
-    return value
-
-
-def _in_range(value: datetime) -> datetime:
-    if not _FIRST <= value <= _LAST:
-        raise ValueError("a time lies between the years 2000 and 9000")
-    return value
-
-
-Time = Annotated[
-    AwareDatetime,
-    Field(strict=False, description="RFC 3339, with an offset or Z"),
-    BeforeValidator(_text_of_time),
-    AfterValidator(_in_range),
-]
 
 
 def _pattern(pattern: str) -> dict[str, JsonValue]:

@@ -6,8 +6,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from packhorse.jobs.job import Attempt, Job
+from packhorse.runtime.moments import Moment
 from packhorse.runtime.validation import StrictBody
-from packhorse_services.jobs.http.fields import JobId, Properties, Time, Topic
+from packhorse_services.jobs.http.fields import JobId, Properties, Topic
 
 State = Literal["QUEUED", "ACTIVE", "SUCCEEDED", "STOPPED", "GIVEN_UP", "ERROR", "DROPPED"]
 
@@ -90,7 +91,7 @@ class JobRequest(StrictBody):
         "waits and runs again what is done. Without a name a known id changes nothing",
     )
     priority: int = Field(default=0, ge=-100, le=100)
-    ready_at: Time | None = Field(default=None, description="Not before; not with delay_s")
+    ready_at: Moment | None = Field(default=None, description="Not before; not with delay_s")
     delay_s: float | None = Field(
         default=None, ge=0, le=366 * 86_400, description="Not before so many seconds from now"
     )

@@ -20,8 +20,9 @@ from packhorse.jobs.scheduling.definition import (
     ScheduleDefinition,
 )
 from packhorse.jobs.scheduling.timing import MAX_CRON, MAX_PERIOD, MIN_PERIOD, At, Cron, Every, When
+from packhorse.runtime.moments import Moment
 from packhorse.runtime.validation import StrictBody
-from packhorse_services.jobs.http.fields import Properties, Time, Topic
+from packhorse_services.jobs.http.fields import Properties, Topic
 
 RunOnName = Literal["SINGLE", "LEADER", "ALL"]
 MissedName = Literal["SKIP", "ONCE", "ALL"]
@@ -46,7 +47,7 @@ class ScheduleBody(StrictBody):
     period_s: float | None = Field(
         default=None, ge=MIN_PERIOD.total_seconds(), le=MAX_PERIOD.total_seconds()
     )
-    at: Time | None = None
+    at: Moment | None = None
     action: ActionName = Field(default="JOB", description="Add a job, or send an event")
     topic: Topic
     properties: Properties = Field(default={}, description="At most 64 KiB as JSON")
@@ -56,7 +57,7 @@ class ScheduleBody(StrictBody):
     concurrent: bool = Field(default=True, description=_CONCURRENT)
     missed: MissedName = Field(default="ONCE", description=_MISSED)
     missed_limit: int = Field(default=10, ge=1, le=MAX_MISSED, description="With missed: ALL")
-    not_before: Time | None = Field(default=None, description="The first fire time of a period")
+    not_before: Moment | None = Field(default=None, description="The first fire time of a period")
     times: int | None = Field(default=None, ge=1, le=MAX_TIMES, description="null: without end")
     suspended: bool = False
 
@@ -210,7 +211,7 @@ class SchedulePatch(StrictBody):
     cron: str | None = None
     time_zone: str | None = None
     period_s: float | None = None
-    at: Time | None = None
+    at: Moment | None = None
     action: ActionName | None = None
     topic: Topic | None = None
     properties: Properties | None = None
@@ -220,7 +221,7 @@ class SchedulePatch(StrictBody):
     concurrent: bool | None = None
     missed: MissedName | None = None
     missed_limit: int | None = None
-    not_before: Time | None = None
+    not_before: Moment | None = None
     times: int | None = None
     suspended: bool | None = None
 

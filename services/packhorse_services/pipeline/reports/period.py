@@ -1,16 +1,15 @@
 """The hours that a report is about."""
 
-import re
 from datetime import UTC, datetime, timedelta
 
 from packhorse.errors import Permanent
+from packhorse.runtime.moments import moment_of
 
 DAYS = 92
 """The most that one report is about."""
 
 _HOUR = timedelta(hours=1)
 _DAY = timedelta(days=1)
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.IGNORECASE)
 
 
 class WrongPeriod(Permanent):
@@ -24,7 +23,7 @@ class WrongPeriod(Permanent):
 def period(begin: str | None, end: str | None, now: datetime) -> tuple[datetime, datetime]:
     """Return the whole hours that overlap [begin, end); the last 24 of them by default.
 
-    Raises `WrongPeriod` for what is no RFC 3339 time, for no time between, and for too much.
+    Raises `WrongPeriod` for what is no moment, for no time between, and for too much.
     """
     last = _whole(_time("to", end), up=True) if end is not None else _whole(now, up=True)
     first = _whole(_time("from", begin), up=False) if begin is not None else last - _DAY
@@ -43,14 +42,9 @@ def text(time: datetime) -> str:
 
 def _time(name: str, given: str) -> datetime:
     try:
-        if not _TIME.fullmatch(given):
-            raise ValueError
-        found = datetime.fromisoformat(given.upper()).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise WrongPeriod(name, "no RFC 3339 time such as 2026-11-21T10:00:00Z") from None
-    if not 1970 <= found.year < 9000:
-        raise WrongPeriod(name, "name a year from 1970 on")
-    return found
+        return moment_of(given)
+    except ValueError as error:
+        raise WrongPeriod(name, str(error)) from None
 
 
 def _whole(time: datetime, *, up: bool) -> datetime:

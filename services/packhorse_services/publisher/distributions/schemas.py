@@ -1,12 +1,13 @@
 """Requests and answers about distributions, as HTTP shows them."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
 from packhorse.content.node import ROOT, InvalidPath, check_path
 from packhorse.messaging.numbered import LARGEST
+from packhorse.runtime.moments import moment_of
 from packhorse.runtime.validation import StrictBody
 from packhorse.wire.actions import is_probe, removes
 from packhorse.wire.messages import Action
@@ -30,32 +31,11 @@ def _valid_path(path: str) -> str:
 Path = Annotated[str, AfterValidator(_valid_path)]
 
 
-def _as_moment(value: object) -> object:
-    """Refuse numbers, which pydantic would take for seconds, and what has no time zone."""
-    if not isinstance(value, str):
-        raise ValueError('a moment is a text such as "2026-12-24T18:00:00Z", or "now"')
-    if value == "now":
-        return value
-    try:
-        found = datetime.fromisoformat(value)
-    except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
-        raise ValueError(f"{value[:80]!r} is no date and time with a time zone (RFC 3339)")
-    return found
+def _moment_or_now(value: object) -> object:
+    return value if value == "now" else moment_of(value)
 
 
-def _bounded(moment: datetime | Literal["now"]) -> datetime | Literal["now"]:
-    if moment == "now":
-        return moment
-    if not 1970 < moment.year < 3000:
-        raise ValueError("a moment is in the years 1971 to 2999")
-    return moment.astimezone(UTC)
-
-
-MomentName = Annotated[
-    datetime | Literal["now"], BeforeValidator(_as_moment), AfterValidator(_bounded)
-]
+MomentName = Annotated[datetime | Literal["now"], BeforeValidator(_moment_or_now)]
 AT = (
     "When it goes out, by the database's clock: a date and time with a time zone (RFC 3339), or "
     '"now". What is past goes out at once'
