@@ -23,8 +23,11 @@ def test_it_is_in_utc(text: str) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [0, 0.5, "0.5", None, True, "", "2026-12-24", "20261224T180000Z", "2026-12-24T18:00:00"]
-    + ["2026-02-30T18:00:00Z", "2026-12-24T25:00:00Z", "٢٠٢٦-12-24T18:00:00Z", "now"],
+    [
+        *(0, 0.5, "0.5", None, True, "", "now"),
+        *("2026-12-24", "20261224T180000Z", "2026-12-24T18:00:00", "٢٠٢٦-12-24T18:00:00Z"),
+        *("2026-02-30T18:00:00Z", "2026-12-24T25:00:00Z"),
+    ],
 )
 def test_what_says_no_moment_is_refused(value: object) -> None:
     with pytest.raises(ValueError, match="such as 2026-12-24T18:00:00Z"):

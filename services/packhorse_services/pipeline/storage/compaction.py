@@ -4,14 +4,18 @@ Those of finished days by the upkeep, all of a day; those of an open day by the 
 them, the smallest ones (`OpenDays`).
 """
 
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import date
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from packhorse_services.pipeline.errors import TablesUnusable
 from packhorse_services.pipeline.storage import arrow_files
 from packhorse_services.pipeline.storage.delta import ARCHIVE, MEASURES
 from packhorse_services.pipeline.storage.location import Location
@@ -29,6 +33,8 @@ from packhorse_services.pipeline.storage.table_files import (
     replace,
     tried_again,
 )
+
+logger = logging.getLogger(__name__)
 
 _MOST_ROWS = 10_000
 
@@ -124,7 +130,7 @@ class OpenDays:
 
     Where a day has more than `most` in a table, the smallest of them become one for each
     partition. Those of half the wanted size are not small, so that a row is rewritten a few times
-    and not with each batch.
+    and not with each batch. What fails is logged, and tried again with a later batch.
     """
 
     def __init__(self, spark: SparkSession, location: Location, most: int) -> None:
@@ -138,9 +144,17 @@ class OpenDays:
             self._counts.clear()
         new = Counter((one.table, one.day) for one in files if _small(one))
         for (table, day), count in new.items():
-            before = self._counts.get((table, day))
-            now = self._count(table, day) if before is None else before + count
-            self._counts[table, day] = now if now <= self._most else self._merged(table, day)
+            try:
+                self._add(table, day, count)
+            except (DeltaError, TablesUnusable, PySparkException, OSError) as error:
+                self._counts.pop((table, day), None)  # it is counted anew
+                told = {"table": table, "day": str(day), "why": str(error)[:300]}
+                logger.warning("small files of the open day were not merged", extra=told)
+
+    def _add(self, table: str, day: date, count: int) -> None:
+        before = self._counts.get((table, day))
+        now = self._count(table, day) if before is None else before + count
+        self._counts[table, day] = now if now <= self._most else self._merged(table, day)
 
     def _count(self, table: str, day: date) -> int:
         held = opened(self._location, table)
