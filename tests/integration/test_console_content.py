@@ -71,8 +71,10 @@ def test_a_subscribers_content_is_shown_where_its_address_is_known(site: Console
     assert "There is no node at /other here" in site.get("content?path=/other&at=sub1").text
 
 
-def test_what_is_no_path_is_said(site: ConsoleSite) -> None:
-    assert "a path begins with /" in site.get("content?path=site").text
+@pytest.mark.parametrize("path", ["site", "/..", "/../../readyz", "/pub/../secret"])
+def test_what_is_no_path_is_said(site: ConsoleSite, path: str) -> None:
+    said = site.get(f"content?path={path}").text
+    assert "is not absolute" in said or "has the segment" in said
 
 
 def test_its_history_is_what_named_it_or_a_subtree_with_it(site: ConsoleSite) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
 from packhorse.client.errors import Misused, NoAnswer, Unreadable
+from packhorse.content.node import InvalidPath, check_path
 
 ServiceName = Literal[
     "publisher", "content", "subscriber", "jobs", "topology", "pipeline", "console", "cleanup"
@@ -169,15 +170,21 @@ def sendable(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def segment(name: str) -> str:
-    """Return a name as one segment of a path, whatever characters it has."""
+    """Return a name as one segment of a path, whatever characters it has.
+
+    Raises `Misused` for an empty one, `.` and `..`, which name another resource on their way.
+    """
+    if name in ("", ".", ".."):
+        raise Misused(f"{name!r} is no name")
     return quote(name, safe="")
 
 
 def quoted(path: str) -> str:
-    """Return the path of a node as it follows a route. Raises `Misused` for what is none."""
-    if not path.startswith("/"):
-        raise Misused(f"a path begins with /, which {path!r} does not")
-    return quote(path)
+    """Return the path of a node as it follows a route. Raises `Misused` for what is none (R29)."""
+    try:
+        return quote(check_path(path))
+    except InvalidPath as error:
+        raise Misused(str(error)) from None
 
 
 def with_query(path: str, **values: Any) -> str:

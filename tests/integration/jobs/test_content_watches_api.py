@@ -13,9 +13,14 @@ WATCH = {"roots": ["/site/images"], "job_topic": "images/thumbnail"}
 def test_a_watch_is_made_changed_listed_and_removed(site: JobsSite) -> None:
     path = "/content-watches/thumbnails"
     made = ask(site, "PUT", path, "admin", json=WATCH)
-    assert (made.status_code, made.json()) == (200, {"name": "thumbnails", **WATCH})
+    assert (made.status_code, made.json()) == (200, {"name": "thumbnails", **WATCH, "types": []})
     changed = ask(site, "PUT", path, "admin", json={"roots": ["/"]})
-    assert changed.json() == {"name": "thumbnails", "roots": ["/"], "job_topic": None}
+    assert changed.json() == {
+        "name": "thumbnails",
+        "roots": ["/"],
+        "job_topic": None,
+        "types": [],
+    }
     shown = ask(site, "GET", "/content-watches", "viewer").json()
     assert shown == {"watches": [changed.json()]}
     assert ask(site, "DELETE", path, "admin").status_code == 204

@@ -15,7 +15,8 @@ from packhorse.runtime import leash
 from packhorse_services.cli.stack import fork_server
 
 _MODULE = fork_server.__name__
-_FOREVER_S = 1e8
+_FOREVER_S = 1e6
+"""As many milliseconds as `poll` takes are 24 days."""
 _ANSWERS_S = 120.0
 """A server that says nothing for so long is killed; programs are started without it then."""
 

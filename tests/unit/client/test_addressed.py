@@ -1,0 +1,24 @@
+"""What a caller names stays what it is on its way to the service."""
+
+import pytest
+
+from packhorse.client.errors import Misused
+from packhorse.client.exchange import quoted, segment
+
+
+@pytest.mark.parametrize("path", ["", "a", "/a/..", "/../readyz", "/a/./b", "/a//b", "/a/"])
+def test_a_path_that_would_name_another_node_is_refused(path: str) -> None:
+    with pytest.raises(Misused):
+        quoted(path)
+
+
+@pytest.mark.parametrize("name", ["", ".", ".."])
+def test_a_name_that_would_name_another_resource_is_refused(name: str) -> None:
+    with pytest.raises(Misused, match="is no name"):
+        segment(name)
+
+
+def test_all_others_are_sent_as_they_are() -> None:
+    assert quoted("/") == "/"
+    assert quoted("/a b/ü?#") == "/a%20b/%C3%BC%3F%23"
+    assert segment("a/../b") == "a%2F..%2Fb"
