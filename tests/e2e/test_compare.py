@@ -37,7 +37,7 @@ def test_r35_what_differs_at_one_subscriber_is_mended_there_alone(running: Site)
     with _client(running, "sub1") as client:
         found = client.compare(_TOP, "sub1", wait=60)
         assert (found.differences, found.nodes, found.under_way) == (expected, 6, 0)
-        mended = [running.everywhere({"id": one}) for one in client.mend("sub1", expected)]
+        mended = [running.everywhere({"id": one}) for one in client.mend("sub1", expected).ids]
         for one in mended:
             states = {each["subscriber"]: each["state"] for each in one["subscribers"]}
             assert (states["sub1"], states["sub2"]) == ("IMPORTED", "SKIPPED")

@@ -17,6 +17,12 @@ from tests.harness.console import (
 )
 
 FORM = {"path": "/site", "subscriber": "sub1", "agent": "main", "key": "k1"}
+DELETION = {
+    "action": "DELETE",
+    "paths": ["/site/alone"],
+    "targets": ["sub1"],
+    "only_if_absent": True,
+}
 AUTHOR = {"/site": "1", "/site/same": "2", "/site/other": "3", "/site/lacks": "4"}
 THERE = {"/site": "1", "/site/same": "2", "/site/other": "x", "/site/alone": "5"}
 
@@ -84,9 +90,19 @@ def test_what_was_seen_is_mended_at_that_subscriber_alone(site: ConsoleSite) -> 
     done = site.post("compare/mend", **FORM, count="3", typed="mend 3")
     assert done.headers["location"] == "/pages/distribution?agent=main&number=d1"
     assert sent(site) == [
-        {"action": "DELETE", "paths": ["/site/alone"], "targets": ["sub1"]},
+        DELETION,
         {"action": "ADD", "paths": ["/site/lacks", "/site/other"], "targets": ["sub1"]},
     ]
+
+
+def test_what_the_author_has_changed_meanwhile_is_named(site: ConsoleSite) -> None:
+    pointer = {"pointer": "#/paths/0", "detail": "changed"}
+    refusal = {"type": "/problems/path-present", "title": "It is there", "errors": [pointer]}
+    site.publisher.answers["POST /distribute"] = (409, {**refusal, "status": 409})
+    text = site.post("compare/mend", **FORM, count="3", typed="mend 3").text
+    for path in ("/site/alone", "/site/lacks", "/site/other"):
+        assert path in text.partition("Left out")[2].partition("</p>")[0]
+    assert sent(site)[0] == DELETION
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Packages for named subscribers: asked for, refused, and told truly (R35)."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,5 +67,28 @@ def test_r35_what_is_for_nobody_that_is_known_is_refused(site: Site) -> None:
             await s.announce(name, 0)
         measured = (await s.dry_run("/p0", targets=["mended"])).json()
         assert [one["subscriber"] for one in measured["subscribers"]] == ["mended"]
+
+    site.run(scenario)
+
+
+def test_r35_a_delete_of_what_is_to_be_absent_is_refused_by_the_path_that_is_there(
+    site: Site,
+) -> None:
+    async def scenario(s: PublisherService) -> None:
+        absent: dict[str, Any] = {"action": "DELETE", "only_if_absent": True}
+        refused = await s.distribute("/gone", "/p1", **absent)
+        assert (refused.status_code, refused.json()["type"]) == (409, "/problems/path-present")
+        assert [one["pointer"] for one in refused.json()["errors"]] == ["#/paths/1"]
+        batch = {"requests": [{"paths": ["/gone", "/p1"], **absent}]}
+        [alone] = (await s.client.post("/distribute/batch", json=batch)).json()["outcomes"]
+        assert (alone["status"], alone["problem"]["errors"]) == (409, refused.json()["errors"])
+
+        key = {"Idempotency-Key": "absent"}
+        accepted = await s.accepted("/gone", headers=key, **absent)
+        assert (await s.accepted("/gone", headers=key, **absent))["id"] == accepted["id"]
+        reused = await s.distribute("/gone", headers=key, action="DELETE")
+        assert reused.json()["type"] == "/problems/key-reused"
+        for more in ({"action": "ADD"}, {"at": "2999-01-01T00:00:00Z"}):
+            assert (await s.distribute("/gone", **{**absent, **more})).status_code == 422
 
     site.run(scenario)

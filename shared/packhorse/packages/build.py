@@ -24,11 +24,11 @@ class PathMissing(Permanent):
 
 
 class PathPresent(Permanent):
-    """The author has a path again that an earlier DELETE was about."""
+    """The author has a path, or something below it, that is to be deleted as absent."""
 
     def __init__(self, path: str) -> None:
         super().__init__(
-            f"the author has {path!r} again, and deleting it would remove that everywhere; "
+            f"the author has {path!r} again, and deleting it would remove that; "
             "POST /distribute with ADD to send what is there, or with DELETE if it is to go"
         )
         self.path = path

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from packhorse.client.calls import comparing
 from packhorse.client.calls.comparing import compare, mend
+from packhorse.client.errors import Conflict, Denied, NotFound, Refused
 from packhorse.client.exchange import Answer, Document, Operation, Pause, Request
 
 PATHS = st.sampled_from([f"/{a}{b}{c}" for a in "ab" for b in ("", "/x", "-") for c in ("", "/é")])
@@ -34,17 +36,24 @@ class World:
     queue: list[dict[str, Any]] = field(default_factory=list)
     meanwhile: dict[int, Callable[[], object]] = field(default_factory=dict)
     sent: list[Any] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    refused: dict[str, type[Refused]] = field(default_factory=dict)
+    """For which paths a distribution is refused."""
 
     def run(self, operation: Operation[Any]) -> Any:
         """Answer an operation's requests until it ends."""
-        given: Any = None
+        step: Callable[[], Any] = partial(operation.send, None)
         for number in count():
             try:
-                effect = operation.send(given)
+                effect = step()
             except StopIteration as end:
                 return end.value
             self.meanwhile.get(number, lambda: None)()
-            given = 1e9 if isinstance(effect, Pause) else self._answer(effect)
+            try:
+                answer = 1e9 if isinstance(effect, Pause) else self._answer(effect)
+                step = partial(operation.send, answer)
+            except Refused as error:
+                step = partial(operation.throw, error)
         return None
 
     def _answer(self, request: Any) -> Answer:
@@ -55,7 +64,12 @@ class World:
 
     def _published(self, request: Request) -> Any:
         if request.method == "POST":
+            for number, path in enumerate(request.body["paths"]):
+                if path in self.refused:
+                    wrong = {"errors": [{"pointer": f"#/paths/{number}", "detail": "changed"}]}
+                    raise self.refused[path](path, 409, wrong)
             self.sent.append(request.body)
+            self.keys.append(request.headers["Idempotency-Key"])
             return {"id": f"id-{len(self.sent)}"}
         entries = [{"offset": at, **one} for at, one in enumerate(self.queue)]
         about = {"length": len(entries), "offset": -1, "state": "IDLE", "next": None}
@@ -160,3 +174,20 @@ def test_what_changes_while_it_is_read_does_not_count() -> None:
         world = World({"/a": "1"}, {"/a": "0"}, [package("ADD", "/a")], {number: imported})
         found = world.run(compare("/a", "sub"))
         assert (kinds(found), found["under_way"]) == ({}, 0), number
+
+
+def test_what_the_author_has_again_or_lost_meanwhile_is_left_out_of_the_mending() -> None:
+    rows = [{"path": f"/{name}", "kind": "extra"} for name in ("a", "b", "c")]
+    rows += [{"path": f"/{name}", "kind": "missing"} for name in ("d", "e")]
+    refused: dict[str, type[Refused]] = dict.fromkeys(("/a", "/c"), Conflict)
+    world = World({}, {}, refused={**refused, "/d": NotFound, "/e": NotFound})
+    found = world.run(mend("sub", rows, key="k"))
+    assert found == {"ids": ["id-1"], "changed": ["/a", "/c", "/d", "/e"]}
+    deletion = {"action": "DELETE", "paths": ["/b"], "targets": ["sub"], "only_if_absent": True}
+    assert world.sent == [deletion]
+    world.run(mend("sub", rows, key="k"))
+    assert world.keys[0] == world.keys[1] != "k-0", "another request, and the same when repeated"
+
+    world = World({}, {}, refused={"/b": Denied})
+    with pytest.raises(Denied):
+        world.run(mend("sub", rows))

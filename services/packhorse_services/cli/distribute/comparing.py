@@ -67,7 +67,8 @@ def compare(context: typer.Context, *, path: Top, options: CompareOptions) -> No
     """Print what differs at and below a path: missing, extra or different at the subscriber.
 
     Waits for what the subscriber has still to import. Ends with 0 when nothing differs or all is
-    mended, with 1 when something does, with 124 when packages are still under way.
+    mended, with 1 when something does, with 124 when packages are still under way or what differs
+    has changed meanwhile.
     """
     if options.mend and options.other is not None:
         raise CommandFailed("--mend distributes what the author has: leave out --with", Exit.USAGE)
@@ -77,14 +78,22 @@ def compare(context: typer.Context, *, path: Top, options: CompareOptions) -> No
         if not found.nodes and not found.differences:
             raise CommandFailed(f"there is nothing at {path}", Exit.NOT_FOUND)
         found.report(options.other or _AUTHOR, options.subscriber)
-        if options.mend and found.mended:
-            for one in found.mended:
-                await_distributed(client, one, options.timeout)
-            output.report(f"{found.differences} nodes were distributed to {options.subscriber}")
+        if options.mend:
+            _await_mended(client, options, found)
         elif found.differences:
             raise typer.Exit(Exit.FAILED)
-        if found.under_way:
+        if found.under_way or found.changed:
             raise typer.Exit(Exit.TIMEOUT)
+
+
+def _await_mended(client: Client, options: CompareOptions, found: "_Found") -> None:
+    for one in found.mended:
+        await_distributed(client, one, options.timeout)
+    for path in found.changed:
+        output.report(f"{path} has changed at {_AUTHOR} meanwhile, and was left out")
+    if found.mended:
+        what = "the others" if found.changed else f"{found.differences} nodes"
+        output.report(f"{what} were distributed to {options.subscriber}")
 
 
 class _Found:
@@ -95,6 +104,7 @@ class _Found:
         self.packages: int | None = 0
         self.state = ""
         self.mended: list[str] = []
+        self.changed: list[str] = []
 
     def add(self, page: Document) -> None:
         """Count a page, and print what differs."""
@@ -126,7 +136,9 @@ def _compare(client: Client, path: str, options: CompareOptions, found: _Found) 
         found.add(page)
         if options.mend:
             differences = page["differences"]
-            found.mended += client.mend(options.subscriber, differences, key=f"{key}-{number}")
+            mended = client.mend(options.subscriber, differences, key=f"{key}-{number}")
+            found.mended += mended["ids"]
+            found.changed += mended["changed"]
         place, wait = page["next"], 0.0
         if place is None:
             return

@@ -83,9 +83,14 @@ async def mend(
     if not found["differences"] or str(len(found["differences"])) != count:
         return await _page(visit, requested, wrong="What differs has changed; look at it again.")
     client = _client(visit, requested, requested.subscriber)
-    sent = await client.mend(requested.subscriber, found["differences"], key=form["key"])
-    audit.note(visit.request, mended=len(found["differences"]), distribution=sent[0])
-    return back_to("distribution", agent=visit.agent(requested.agent), number=sent[0])
+    mended = await client.mend(requested.subscriber, found["differences"], key=form["key"])
+    audit.note(
+        visit.request, mended=len(found["differences"]), distribution=next(iter(mended.ids), "")
+    )
+    if mended.changed:
+        said = f"Left out, for the author has changed it meanwhile: {', '.join(mended.changed)}."
+        return await _page(visit, requested, wrong=said)
+    return back_to("distribution", agent=visit.agent(requested.agent), number=mended.ids[0])
 
 
 async def _page(

@@ -103,9 +103,20 @@ class DryRunBody(StrictBody):
 class PublishBody(DryRunBody):
     """What to distribute now."""
 
+    only_if_absent: bool = Field(
+        default=False,
+        description="Of a DELETE: refuse it (`path-present`) if the author has a path, or "
+        "anything below it",
+    )
     producer: ProducerNumber | None = Field(
         default=None, description="Instead of an Idempotency-Key, for sources that can replay"
     )
+
+    @model_validator(mode="after")
+    def _check_only_if_absent(self) -> Self:
+        if self.only_if_absent and not removes(Action(self.action)):
+            raise ValueError("only_if_absent is for DELETE")
+        return self
 
 
 class DistributeBody(PublishBody):
@@ -117,9 +128,11 @@ class DistributeBody(PublishBody):
     )
 
     @model_validator(mode="after")
-    def _check_targets(self) -> Self:
+    def _check_at(self) -> Self:
         if self.at is not None and self.targets:
             raise ValueError("what goes out later goes to all; leave out targets, or at")
+        if self.at is not None and self.only_if_absent:
+            raise ValueError("what goes out later has no only_if_absent; leave it out, or at")
         return self
 
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, Request
 from pydantic import BaseModel, Field, ValidationError, WrapValidator, model_validator
 
-from packhorse.packages.build import PathMissing, PathRefused
 from packhorse.runtime import audit
 from packhorse.runtime.auth import Principal
 from packhorse.runtime.places import Places, who
@@ -26,6 +25,7 @@ from packhorse_services.publisher.distributions.schemas import DistributionAccep
 from packhorse_services.publisher.http.collaborators import Collaborators, of
 from packhorse_services.publisher.http.distribution_routes import (
     Distributor,
+    PathAtFault,
     problem_of_path,
     requested_of,
 )
@@ -194,7 +194,7 @@ async def _end(
 
 
 def _with_path(one: BatchedRequest | _Invalid, error: Exception) -> Exception:
-    if isinstance(error, PathMissing | PathRefused) and isinstance(one, BatchedRequest):
+    if isinstance(error, PathAtFault) and isinstance(one, BatchedRequest):
         return problem_of_path(one, error)
     return error
 

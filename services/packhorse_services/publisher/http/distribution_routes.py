@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from packhorse.messaging.numbered import Number
-from packhorse.packages.build import PathMissing, PathRefused
+from packhorse.packages.build import PathMissing, PathPresent, PathRefused
 from packhorse.runtime import audit, tracing
 from packhorse.runtime.auth import Principal, TokenScope, require
 from packhorse.runtime.paging import link_to, page_url
@@ -56,6 +56,13 @@ from packhorse_services.publisher.outbox.request import DistributionRequest
 from packhorse_services.publisher.outcomes.distribution_state import DistributionState
 
 _AN_ID = re.compile("[0-9A-Za-z-]+")
+PathAtFault = (PathMissing, PathPresent, PathRefused)
+"""What names one of the paths that were asked for."""
+_AT_FAULT = {
+    PathMissing: (404, "", "missing at the author"),
+    PathPresent: (409, "path-present", "there at the author"),
+    PathRefused: (403, "", "outside the token's roots"),
+}
 
 router = APIRouter(route_class=StrictRoute, tags=["distributions"])
 
@@ -96,7 +103,7 @@ async def distribute(
         return await later.plan(request, body, requested)
     try:
         accepted = await publish(publisher, requested)
-    except (PathMissing, PathRefused) as error:
+    except PathAtFault as error:
         raise problem_of_path(body, error) from error
     return await answer(request, accepted, wait)
 
@@ -129,6 +136,7 @@ def requested_of(
         idempotency_key=key,
         traceparent=tracing.traceparent(),
         producer=number,
+        only_if_absent=isinstance(body, PublishBody) and body.only_if_absent,
         awaited=awaited,
     )
 
@@ -148,7 +156,7 @@ async def dry_run(request: Request, body: DryRunBody, caller: Distributor) -> Dr
     _note(request, requested)
     try:
         measured = await asyncio.to_thread(publisher.dry_runs.measure, requested)
-    except (PathMissing, PathRefused) as error:
+    except PathAtFault as error:
         raise problem_of_path(body, error) from error
     queues = await publisher.queues.overview()
     kind: Literal["none", "inline", "reference"] = "none"
@@ -170,12 +178,11 @@ async def dry_run(request: Request, body: DryRunBody, caller: Distributor) -> Dr
     )
 
 
-def problem_of_path(body: DryRunBody, error: PathMissing | PathRefused) -> Problem:
+def problem_of_path(body: DryRunBody, error: PathMissing | PathPresent | PathRefused) -> Problem:
     """Return the problem that names the path at fault."""
-    status = 404 if isinstance(error, PathMissing) else 403
-    short = "missing at the author" if status == 404 else "outside the token's roots"
+    status, slug, short = next(what for kind, what in _AT_FAULT.items() if isinstance(error, kind))
     wrong = {"pointer": _pointer(body, error.path), "detail": short}
-    return Problem(status, detail=str(error), errors=[wrong])
+    return Problem(status, slug=slug, detail=str(error), errors=[wrong])
 
 
 def _pointer(body: DryRunBody, path: str) -> str:

@@ -18,6 +18,7 @@ from packhorse.packages.build import PathRefused
 from packhorse.packages.scope import first_outside
 from packhorse.runtime import tracing
 from packhorse.runtime.auth import Principal
+from packhorse.wire.actions import removes
 from packhorse.wire.messages import PackageEntry
 from packhorse_services.publisher.http.collaborators import Collaborators
 from packhorse_services.publisher.http.submission import publish
@@ -77,7 +78,7 @@ class Redistribution:
             caller=self.caller.name,
             roots=self.caller.roots,
             idempotency_key=key,
-            only_if_absent=True,
+            only_if_absent=removes(package.action),
             awaited=self.awaited,
             traceparent=tracing.traceparent(),
         )

@@ -60,7 +60,7 @@ class DistributionRequest:
     producer: Number | None = None
     """Its number, when it comes from a replayable source."""
     only_if_absent: bool = False
-    """Refuse a DELETE of what the author has: it repeats an earlier one, which may be overtaken."""
+    """Refuse a DELETE of what the author has: what it was asked for by may be overtaken."""
     awaited: bool = False
     """Whether the caller waits for the subscribers, which then report at once what they have."""
     prepared: PreparedBody | None = None
@@ -70,8 +70,9 @@ class DistributionRequest:
 
     def fingerprint(self) -> bytes:
         """Return a digest that two requests share exactly when they ask for the same."""
-        requested = [self.action.value, self.paths, self.deep_paths]
+        requested: list[object] = [self.action.value, self.paths, self.deep_paths]
         requested += [self.targets] if self.targets else []
+        requested += [True] if self.only_if_absent else []
         return hashlib.sha256(json.dumps(requested).encode()).digest()
 
 

@@ -14,7 +14,7 @@ from packhorse.packages.build import ShallowReader, export, require_absent
 from packhorse.packages.limits import LIMITS, PackageLimits, PackageRefused
 from packhorse.packages.package_id import RANDOM_BITS, make_package_id
 from packhorse.packages.scope import type_of
-from packhorse.wire.actions import exports, removes
+from packhorse.wire.actions import exports
 from packhorse.wire.messages import AWAITED, PackageBody, PackageEntry, PackageMessage
 from packhorse_services.publisher.outbox.request import (
     DistributionRequest,
@@ -61,7 +61,7 @@ class Packer:
             return self._prepared(request, request.prepared)
         requested = (request.action, request.paths, request.deep_paths, request.roots)
         nodes = export(connection, *requested, reader=reader)
-        if request.only_if_absent and removes(request.action):
+        if request.only_if_absent:
             require_absent(connection, request.paths, request.deep_paths)
         if not exports(request.action):
             message = self._message(self._entry(request, package_id), request)

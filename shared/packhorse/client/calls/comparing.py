@@ -3,11 +3,13 @@
 Two sorted streams of digests are merged page by page, so memory is bounded for any subtree.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from packhorse.client.calls import queues
 from packhorse.client.calls.distributing import request
+from packhorse.client.errors import Conflict, NotFound, Refused
 from packhorse.client.exchange import (
     Document,
     Operation,
@@ -77,22 +79,52 @@ def _compared(
 
 def mend(
     subscriber: str, differences: Iterable[Mapping[str, str]], *, key: str | None = None
-) -> Operation[list[str]]:
-    """Distribute what differs again, to this subscriber alone; return the distributions' ids.
+) -> Operation[Document]:
+    """Distribute what differs again, to this subscriber alone; return `ids` and `changed`.
 
     What it lacks or has otherwise goes out as the author has it now, what it has alone is deleted
-    with all below it. With `key` a repeated call distributes nothing twice.
+    with all below it. `ids` are the distributions', `changed` the paths that the author has lost or
+    has again since they were compared: they are left out. With `key` a repeated call distributes
+    nothing twice.
     """
     rows = list(differences)
     wanted = [one["path"] for one in rows if one["kind"] != EXTRA]
     bodies = [("DELETE", some) for some in _batches(_tops(rows))]
     bodies += [("ADD", some) for some in _batches(wanted)]
-    ids = []
+    mended = Document(ids=[], changed=[])
     for number, (action, paths) in enumerate(bodies):
-        body = {"action": action, "paths": paths, "targets": [subscriber]}
-        accepted = yield from request(body, key and f"{key}-{number}")
-        ids.append(accepted["id"])
-    return ids
+        absent = {"only_if_absent": True} if action == "DELETE" else {}
+        body = {"action": action, "paths": paths, "targets": [subscriber], **absent}
+        yield from _send_unchanged(body, key and f"{key}-{number}", mended)
+    return mended
+
+
+def _send_unchanged(body: dict[str, Any], key: str | None, mended: Document) -> Operation[None]:
+    """Distribute the paths of a body, but for those that the author has lost, or has again."""
+    left, tried = body["paths"], key
+    while left:
+        try:
+            accepted = yield from request({**body, "paths": left}, tried)
+        except (NotFound, Conflict) as error:
+            changed = _path_at_fault(error, left)
+            if changed is None:
+                raise
+            mended["changed"].append(changed)
+            left = [path for path in left if path != changed]
+            # Named by what is left: that is the same request when the call is repeated.
+            tried = key and f"{key}-{hashlib.sha256(repr(left).encode()).hexdigest()[:16]}"
+        else:
+            mended["ids"].append(accepted["id"])
+            return
+
+
+def _path_at_fault(error: Refused, paths: Sequence[str]) -> str | None:
+    """Return which of the paths a request was refused for, if it was for one."""
+    for one in error.problem.get("errors", ()):
+        number = one["pointer"].removeprefix("#/paths/")
+        if number.isdecimal() and int(number) < len(paths):
+            return paths[int(number)]
+    return None
 
 
 def _caught_up(names: Iterable[str], seconds: float) -> Operation[None]:
