@@ -1,5 +1,6 @@
 """Packages for named subscribers: asked for, refused, and told truly (R35)."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,13 @@ import pytest
 from packhorse.wire.messages import Status
 from packhorse.wire.package_codec import decode_package
 from tests.harness.publisher_service import PublisherService
-from tests.harness.publisher_site import Site, publish, reported, states
+from tests.harness.publisher_site import (
+    Site,
+    publish,
+    reported,
+    states,
+    until_remembered,
+)
 from tests.harness.publishing import TOPICS
 
 
@@ -50,6 +57,46 @@ def test_r35_a_package_for_one_is_distributed_once_that_one_has_it(site: Site) -
         )
 
     site.run(scenario)
+
+
+def test_r35_who_it_is_not_for_is_not_waited_for(site: Site) -> None:
+    async def before(s: PublisherService) -> None:
+        await s.announce("silent", -1)
+        until_remembered(s, 1)
+
+    async def after(s: PublisherService) -> None:
+        for name in ("mended", "blocked"):
+            await s.announce(name, -1)
+        key = {"Idempotency-Key": "mend", "Prefer": "wait=60"}
+        asked = asyncio.create_task(s.accepted("/p0", targets=["mended"], headers=key))
+        await s.until(lambda: _queued(s, "mended"))
+        await s.announce("mended", 0)
+        accepted = await asked
+        assert accepted["state"] == "DISTRIBUTED"
+        url = f"/distributions/{accepted['id']}"
+        assert (await s.get(f"{url}?wait=60"))["state"] == "DISTRIBUTED"
+        s.status("blocked", 0, Status.REMOVED, package_id=accepted["id"])
+        await s.announce("blocked", 0)
+        assert (await s.get(url))["state"] == "DISTRIBUTED"
+        assert await states(s, accepted["id"]) == {
+            "mended": "IMPORTED",
+            "blocked": "REMOVED",
+            "silent": "QUEUED",
+        }
+        [listed] = (await s.get("/distributions"))["distributions"]
+        assert listed["state"] == "DISTRIBUTED"
+        [event] = await reported(s, 1)
+        assert (event["state"], event["imported"], event["away"]) == (
+            *("DISTRIBUTED", ["mended"]),
+            [],
+        )
+
+    site.run(before)
+    site.run(after)
+
+
+async def _queued(s: PublisherService, name: str) -> bool:
+    return bool((await s.get(f"/queues/{name}"))["length"])
 
 
 def test_r35_what_is_for_nobody_that_is_known_is_refused(site: Site) -> None:

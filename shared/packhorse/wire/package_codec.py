@@ -144,15 +144,18 @@ def has_entry(headers: Mapping[str, bytes], value: bytes) -> bool:
     return decode_entry(headers) == _read_entry(wire)
 
 
-EntryRow = tuple[str, int, str, int, list[str], list[str], tuple[str, str] | None]
-"""Package id, body length, user, number of the action, paths, deep paths, range if it has one."""
+EntryRow = tuple[str, int, str, int, list[str], list[str], tuple[str, str] | None, tuple[str, ...]]
+"""Package id, body length, user, number of the action, paths, deep paths, range if it has one,
+and targets."""
 
 ACTION_NUMBERS: Mapping[Action, int] = {
     Action(name): number for name, number in package_pb2.Action.items()
 }
 _ACTIONS = {number: action for action, number in ACTION_NUMBERS.items()}
 
-_PLAIN_FIELDS = attrgetter("package_id", "body_length", "user", "action", "range_from", "range_to")
+_PLAIN_FIELDS = attrgetter(
+    *("package_id", "body_length", "user", "action", "range_from", "range_to", "targets")
+)
 
 
 def decode_entry_row(headers: Mapping[str, bytes]) -> EntryRow:
@@ -164,10 +167,11 @@ def decode_entry_row(headers: Mapping[str, bytes]) -> EntryRow:
         wire = package_pb2.PackageEntry.FromString(headers.get(ENTRY_HEADER, b""))
     except (DecodeError, ValueError) as error:
         raise Undecodable(f"the record's entry header is none: {error}") from error
-    package_id, body_length, user, number, first, end = _PLAIN_FIELDS(wire)
+    package_id, body_length, user, number, first, end, targets = _PLAIN_FIELDS(wire)
     _action(number)
     held = (first, end) if first or end else None
-    return package_id, body_length, user, number, wire.paths[:], wire.deep_paths[:], held
+    named = tuple(targets) if targets else ()
+    return package_id, body_length, user, number, wire.paths[:], wire.deep_paths[:], held, named
 
 
 class PackageRow(NamedTuple):

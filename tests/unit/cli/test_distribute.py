@@ -71,6 +71,17 @@ def test_it_waits_for_all_that_live_and_names_the_others(
     assert "PARTLY_DISTRIBUTED" in reported, "R31: it is not everywhere"
 
 
+def test_r35_only_those_that_it_is_for_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    of_others = {"targets": ["a"]}
+    done = document("DISTRIBUTED", a="IMPORTED", b="SKIPPED", c="QUEUED?", d="REMOVED_FAILED")
+    command.await_distributed(Publisher({**done, **of_others}), "id", 60)
+    assert capsys.readouterr().err == ""
+    slow = {**document("QUEUED", a="QUEUED", c="QUEUED?"), **of_others}
+    with pytest.raises(CommandFailed) as failed:
+        command.await_distributed(Publisher(slow, slow), "id", 0)
+    assert str(failed.value).endswith(": a QUEUED")
+
+
 AWAY = NoAnswer("nobody answers")
 STARTING = Unavailable("not yet", 503)
 GONE = NotFound("no such distribution", 404)

@@ -39,6 +39,7 @@ entries = st.builds(
     deep_paths=paths.map(tuple),
     user=st.sampled_from(["alice", "bob", ""]),
     body_length=st.sampled_from([0, 5_000, 2**32, 2**40]),
+    targets=st.sampled_from([(), (), ("sub1",), ("sub1", "sub2")]),
 )
 
 
@@ -51,7 +52,7 @@ def shown(records: Sequence[tuple[Record, PackageEntry]], after: int) -> list[tu
     return [
         (
             *(one.offset, one.time_ms, entry.package_id, entry.action, entry.body_length),
-            *(entry.user, entry.paths, entry.deep_paths),
+            *(entry.user, entry.paths, entry.deep_paths, entry.targets),
         )
         for one, entry in records
         if one.offset > after and entry.publisher_agent == "main" and entry.action != Action.TEST
@@ -123,7 +124,7 @@ class QueueCacheMachine(RuleBasedStateMachine):
 def flat(entry: columns.QueueEntry) -> tuple[Any, ...]:
     return (
         *(entry.offset, entry.time_ms, entry.package_id, entry.action, entry.size),
-        *(entry.user, entry.paths, entry.deep_paths),
+        *(entry.user, entry.paths, entry.deep_paths, entry.targets),
     )
 
 

@@ -1,7 +1,6 @@
 """Waiting for packages costs by changes, not by how many wait (R30)."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -28,12 +27,12 @@ class Counted(DeliveryStatusQuery):
         nothing: Any = None
         settled: Any = Settled()
         super().__init__(nothing, nothing, settled)
-        self.progress = [-1]
+        self.progress = {"a": -1}
         self.looks = 0
 
-    def done(self) -> Iterator[int]:
+    def live(self) -> dict[str, int]:
         self.looks += 1
-        yield from self.progress
+        return self.progress
 
 
 async def turn() -> None:
@@ -52,11 +51,11 @@ async def changes(found: Counted) -> None:
 def waits(found: Counted) -> list[asyncio.Task[None]]:
     nothing: Any = None
     distributions = DistributionQuery(nothing, nothing, found)
-    return [asyncio.create_task(distributions.wait(0, 60)) for _ in range(WAITERS)]
+    return [asyncio.create_task(distributions.wait(0, (), 60)) for _ in range(WAITERS)]
 
 
 def test_r30_all_who_wait_share_one_look_for_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery_status, "_SLOWEST_S", 1e9)
+    monkeypatch.setattr(delivery_status, "_LOOK_S", 1e9)
 
     async def scenario() -> None:
         found = Counted()
@@ -64,7 +63,7 @@ def test_r30_all_who_wait_share_one_look_for_each_change(monkeypatch: pytest.Mon
         await changes(found)
         assert found.looks == 1 + CHANGES
         assert not any(one.done() for one in waiting)
-        found.progress = [0]
+        found.progress = {"a": 0}
         found.changes.announce()
         await asyncio.gather(*waiting)
 
@@ -72,17 +71,25 @@ def test_r30_all_who_wait_share_one_look_for_each_change(monkeypatch: pytest.Mon
 
 
 def test_who_falls_silent_is_waited_for_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery_status, "_SLOWEST_S", 0.0)
+    monkeypatch.setattr(delivery_status, "_LOOK_S", 0.0)
     found = Counted()
     assert found.is_awaited(0)
-    found.progress = []
+    found.progress = {}
     assert not found.is_awaited(0), "and nothing has changed meanwhile"
 
 
 def test_who_is_new_is_waited_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery_status, "_SLOWEST_S", 1e9)
+    monkeypatch.setattr(delivery_status, "_LOOK_S", 1e9)
     found = Counted()
-    found.progress = [5]
+    found.progress = {"a": 5}
     assert not found.is_awaited(5)
-    found.progress = [5, 4]
+    found.progress = {"a": 5, "b": 4}
     assert found.is_awaited(5), "an old look never says that all are done"
+
+
+def test_r35_only_those_that_a_package_is_for_are_waited_for() -> None:
+    found = Counted()
+    found.progress = {"mended": 5, "blocked": 4}
+    assert found.is_awaited(5)
+    assert not found.is_awaited(5, ["mended", "forgotten"])
+    assert found.is_awaited(5, ["blocked"])

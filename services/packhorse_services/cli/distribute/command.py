@@ -245,11 +245,11 @@ def await_distributed(publisher: Client, distribution_id: str, timeout: float) -
 
 def _report_others(found: Mapping[str, Any]) -> None:
     """Name those who do not have it and were not waited for; not those that it is not for."""
-    for one in found["subscribers"]:
-        name, targets = one["subscriber"], found.get("targets")
+    for one in distributing.those_it_is_for(found):
+        name = one["subscriber"]
         if one["stale"] and one["state"] in _OPEN:
             output.report(f"{name} is silent; it gets the package when it is back")
-        elif one["state"] == "SKIPPED" and (not targets or name in targets):
+        elif one["state"] == "SKIPPED":
             output.report(f"{name} did not import it: {one['reason']}")
     if found["state"] != "DISTRIBUTED":
         output.report(f"the distribution is {found['state']}")
@@ -257,7 +257,7 @@ def _report_others(found: Mapping[str, Any]) -> None:
 
 def _open(found: Mapping[str, Any]) -> str:
     """Say which subscribers have it still before them, and why."""
-    waiting = [one for one in found["subscribers"] if one["state"] in _OPEN]
+    waiting = [one for one in distributing.those_it_is_for(found) if one["state"] in _OPEN]
     if not waiting:
         return f"the distribution is {found['state']}"
     return "; ".join(_as_text(one) for one in sorted(waiting, key=lambda one: bool(one["stale"])))

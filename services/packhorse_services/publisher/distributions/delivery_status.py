@@ -5,7 +5,7 @@ A package counts as imported only when it is certain that no other status of it 
 
 import enum
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -17,7 +17,7 @@ from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import role_statement
 from packhorse.wire.messages import Status, SubscriberState, SubscriptionState
 from packhorse.wire.topics import PACKAGE_RETENTION_MS
-from packhorse_services.publisher.outcomes.distribution_state import Reached
+from packhorse_services.publisher.outcomes.distribution_state import Reached, ReachedBy
 from packhorse_services.publisher.outcomes.status_watermark import StatusWatermark
 from packhorse_services.publisher.queues import known_subscribers
 from packhorse_services.publisher.queues.queue import Queues
@@ -30,7 +30,7 @@ _SHOWN_S = PACKAGE_RETENTION_MS / 1000
 _OVERLAP_S = 3600.0
 _SKEW_MS = 3_600_000
 """How far the clocks of publisher and journal may be apart, beside a day of silence."""
-_SLOWEST_S = 0.5
+_LOOK_S = 0.5
 _JOINED_LATER = "joined later: it began behind this package, or was moved past it"
 
 
@@ -67,37 +67,63 @@ class _Subscription:
     stale: bool
 
 
+class _Live:
+    """Up to where live subscribers are done, as of one look."""
+
+    def __init__(self, settled: Mapping[str, int]) -> None:
+        self._settled = settled
+        self._slowest = min(settled.values(), default=None)
+
+    def is_behind(self, offset: int, targets: Collection[str]) -> bool:
+        """Return whether one of the targets, or of all, is not done with the package there."""
+        if targets:
+            return any(self._settled.get(name, offset) < offset for name in targets)
+        return self._slowest is not None and self._slowest < offset
+
+
 class DeliveryStatusQuery:
     """Answers for the packages of one publisher agent."""
 
     def __init__(self, pool: Pool, queues: Queues, watermark: StatusWatermark) -> None:
         self._pool, self._queues, self._watermark = pool, queues, watermark
         self.changes = watermark.changes
-        self._slowest: tuple[int, float, int | None] = (-1, 0.0, None)
+        self._look: tuple[int, float, _Live] = (-1, 0.0, _Live({}))
 
     def reached(self) -> Reached:
         """Return how far all subscribers are; costs no reading."""
-        subscriptions = [self._subscription(one) for one in self._following()]
-        return Reached(
-            done=min((one.settled for one in subscriptions if not one.stale), default=-1),
-            everywhere=min((one.settled for one in subscriptions), default=-1),
-            began=max((one.state.started_offset for one in subscriptions), default=-1),
+        subscriptions = {one.name: self._subscription(one) for one in self._following()}
+        return Reached.by(
+            {
+                name: ReachedBy(one.settled, one.state.started_offset, one.stale)
+                for name, one in subscriptions.items()
+            }
         )
 
     async def not_imported(
-        self, connection: AsyncConnection, offsets: Sequence[int]
+        self, connection: AsyncConnection, targets: Mapping[int, Collection[str]]
     ) -> AbstractSet[tuple[int, str]]:
         """Return by offset and id which packages a subscriber is done with and did not import.
 
-        What is not for it does not count. Of one that its subscriber did not name the id is empty.
+        `targets` are whom packages are for, by their offsets; empty: all. What is not for a
+        subscriber does not count. Of one that its subscriber did not name the id is empty.
         """
+        named = [(offset, name) for offset, names in targets.items() for name in names]
         rows = await connection.execute(
             """
             SELECT DISTINCT log_offset, package_id FROM bookkeeping.outcome
-            WHERE agent = %s AND log_offset = ANY(%s) AND status <> 'IMPORTED' AND NOT left_out
-            AND (package_id <> '' OR journal_id = %s)
+            WHERE agent = %(agent)s AND log_offset = ANY(%(offsets)s)
+            AND status <> 'IMPORTED' AND NOT left_out
+            AND (package_id <> '' OR journal_id = %(journal)s)
+            AND (log_offset <> ALL(%(named)s::bigint[]) OR (log_offset, subscriber) IN
+                (SELECT * FROM unnest(%(named)s::bigint[], %(names)s::text[])))
             """,
-            (self._queues.agent, list(offsets), self._queues.feed.identity),
+            {
+                "agent": self._queues.agent,
+                "journal": self._queues.feed.identity,
+                "offsets": list(targets),
+                "named": [offset for offset, _ in named],
+                "names": [name for _, name in named],
+            },
         )
         return {(offset, package_id) for offset, package_id in await rows.fetchall()}
 
@@ -119,28 +145,27 @@ class DeliveryStatusQuery:
             parts[name] = outcome if part is None else replace(outcome, stale=part.stale)
         return [parts[name] for name in sorted(parts)]
 
-    def done(self) -> Iterator[int]:
-        """Yield up to which offset each live subscriber is certainly done."""
-        for one in self._following():
-            subscription = self._subscription(one)
-            if not subscription.stale:
-                yield subscription.settled
+    def live(self) -> dict[str, int]:
+        """Return by name up to which offset each live subscriber is certainly done."""
+        subscriptions = {one.name: self._subscription(one) for one in self._following()}
+        return {name: one.settled for name, one in subscriptions.items() if not one.stale}
 
-    def is_awaited(self, offset: int) -> bool:
+    def is_awaited(self, offset: int, targets: Collection[str] = ()) -> bool:
         """Return whether a live subscriber is not done with the package at `offset`.
 
+        `targets` are those that it is for; none: all.
         Costs nothing while that is so: all who wait share one look for each change, and one every
         half second for those who fall silent. Asked by the event loop's thread only.
         """
-        version, at, slowest = self._slowest
-        is_fresh = version == self.changes.version and time.monotonic() < at + _SLOWEST_S
-        if is_fresh and slowest is not None and slowest < offset:
+        version, at, live = self._look
+        is_fresh = version == self.changes.version and time.monotonic() < at + _LOOK_S
+        if is_fresh and live.is_behind(offset, targets):
             return True
         # That everybody is done is never said by an old look: somebody may be new.
         version, at = self.changes.version, time.monotonic()
-        slowest = min(self.done(), default=None)
-        self._slowest = version, at, slowest
-        return slowest is not None and slowest < offset
+        live = _Live(self.live())
+        self._look = version, at, live
+        return live.is_behind(offset, targets)
 
     def _following(self) -> list[AnnouncedSubscriber]:
         return self._queues.subscribers.following()

@@ -91,10 +91,13 @@ class DistributionList:
         async with self._pool.connection() as connection:
             await connection.execute(role_statement(BOOKKEEPER))
             while search.may_look:
-                rows = await _rows(connection, search.behind)
-                offsets = [row.offset for row in rows if row.offset is not None]
-                search.other = await self._distributions.not_imported(connection, offsets)
                 # Thousands of paths take their time, in which the event loop has others to serve.
+                stored = await _rows(connection, search.behind)
+                rows = await asyncio.to_thread(_read, stored)
+                targets = {row.found.offset: row.found.entry.targets for row in rows}
+                search.other = await self._distributions.not_imported(
+                    connection, {at: names for at, names in targets.items() if at is not None}
+                )
                 if not await asyncio.to_thread(search.take, rows):
                     break
                 if not rows or rows[-1].is_last:
@@ -107,9 +110,9 @@ class _Row:
     """A row of the outbox."""
 
     place: Place
-    entry: bytes
-    accepted_at: datetime
-    offset: int | None
+    found: Distribution
+    size: int
+    """Bytes of its entry."""
     in_this_log: bool
     """Whether its package is, or will be, in the log that the topic is now."""
     is_last: bool
@@ -138,19 +141,17 @@ class _Search:
     def take(self, rows: Sequence[_Row]) -> bool:
         """Take what is wanted of `rows`; returns false when the page is full before their end."""
         for row in rows:
-            distribution = Distribution(
-                outbox_rows.entry_of(row.entry), row.accepted_at, row.offset
-            )
-            package_id = distribution.entry.package_id
-            state = state_of(self.reached, package_id, row.offset, self.other)
+            distribution, entry = row.found, row.found.entry
+            reached = self.reached.among(entry.targets)
+            state = state_of(reached, entry.package_id, distribution.offset, self.other)
             is_ours = row.in_this_log and distribution.entry.publisher_agent == self.agent
             if is_ours and self.wanted.wants(distribution, state):
-                if self._is_full(len(row.entry)):
+                if self._is_full(row.size):
                     return False
                 self.found.append((distribution, state))
-                self.found_bytes += len(row.entry)
+                self.found_bytes += row.size
             self.behind = row.place
-            self.scanned, self.scanned_bytes = self.scanned + 1, self.scanned_bytes + len(row.entry)
+            self.scanned, self.scanned_bytes = self.scanned + 1, self.scanned_bytes + row.size
         return True
 
     def _is_full(self, size: int) -> bool:
@@ -158,7 +159,21 @@ class _Search:
         return too_large or len(self.found) == self.limit
 
 
-async def _rows(connection: AsyncConnection, behind: Place | None) -> list[_Row]:
+_Stored = tuple[int, int, bytes, datetime, int | None, bool, bool]
+
+
+def _read(rows: Sequence[_Stored]) -> list[_Row]:
+    return [
+        _Row(
+            (epoch, sequence),
+            Distribution(outbox_rows.entry_of(entry), accepted_at, offset),
+            *(len(entry), here, is_last),
+        )
+        for epoch, sequence, entry, accepted_at, offset, here, is_last in rows
+    ]
+
+
+async def _rows(connection: AsyncConnection, behind: Place | None) -> list[_Stored]:
     """Return the first rows behind a place: one at least, and then what is not too much."""
     epoch, sequence = behind or (2**63 - 1, 2**63 - 1)
     rows = await connection.execute(
@@ -181,10 +196,7 @@ async def _rows(connection: AsyncConnection, behind: Place | None) -> list[_Row]
         """,
         {"epoch": epoch, "sequence": sequence, "rows": _CHUNK, "bytes": _CHUNK_BYTES},
     )
-    return [
-        _Row((epoch, sequence), entry, accepted_at, offset, here, is_last)
-        for epoch, sequence, entry, accepted_at, offset, here, is_last in await rows.fetchall()
-    ]
+    return await rows.fetchall()
 
 
 def write_place(place: Place) -> str:

@@ -5,7 +5,7 @@ with it follows from their announcements and statuses.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
@@ -72,46 +72,57 @@ class DistributionQuery:
         package_id, accepted_ms = found.entry.package_id, found.accepted_at.timestamp() * 1000
         return await self._deliveries.of(package_id, found.offset, accepted_ms)
 
-    async def state(self, package_id: str, offset: int | None) -> DistributionState:
+    async def state(self, found: Distribution) -> DistributionState:
         """Return where a package is as a whole; reads only once all live subscribers are done."""
-        [state] = await self.states([(package_id, offset)])
+        [state] = await self.states([(found.entry.package_id, found.offset, found.entry.targets)])
         return state
 
     async def states(
-        self, packages: Sequence[tuple[str, int | None]]
+        self, packages: Sequence[tuple[str, int | None, Collection[str]]]
     ) -> Sequence[DistributionState]:
-        """Return where packages are, by their ids and offsets; all as of now."""
-        reached = self._deliveries.reached()
-        offsets = [offset for _, offset in packages if offset is not None]
-        done = [offset for offset in offsets if reached.is_done(offset)]
+        """Return where packages are, by their ids, offsets and targets; all as of now."""
+        everybody = self._deliveries.reached()
+        reached = [everybody.among(targets) for _, _, targets in packages]
+        done = {
+            offset: targets
+            for (_, offset, targets), there in zip(packages, reached, strict=True)
+            if offset is not None and there.is_done(offset)
+        }
         other: AbstractSet[tuple[int, str]] = frozenset()
         if done:
             async with self._pool.connection() as connection:
                 await connection.execute(role_statement(BOOKKEEPER))
                 other = await self._deliveries.not_imported(connection, done)
-        return [state_of(reached, package_id, offset, other) for package_id, offset in packages]
+        return [
+            state_of(there, package_id, offset, other)
+            for (package_id, offset, _), there in zip(packages, reached, strict=True)
+        ]
 
     def reached(self) -> Reached:
         """Return how far subscribers are now."""
         return self._deliveries.reached()
 
     async def not_imported(
-        self, connection: AsyncConnection, offsets: Sequence[int]
+        self, connection: AsyncConnection, targets: Mapping[int, Collection[str]]
     ) -> AbstractSet[tuple[int, str]]:
-        """Return what `state_of` has to know besides, in a transaction of the bookkeeper."""
-        return await self._deliveries.not_imported(connection, offsets)
+        """Return what `state_of` has to know besides, in a transaction of the bookkeeper.
 
-    async def wait(self, offset: int, seconds: float) -> None:
+        `targets` are by the packages' offsets.
+        """
+        return await self._deliveries.not_imported(connection, targets)
+
+    async def wait(self, offset: int, targets: Collection[str], seconds: float) -> None:
         """Return once every live subscriber is done with it, or after `seconds`.
 
-        With no live subscriber there is nobody to wait for.
+        `targets` are those that it is for; none: all. With no live one there is nobody to wait
+        for.
         """
         changes, now = self._deliveries.changes, asyncio.get_running_loop().time
         deadline = now() + seconds
-        while self._is_awaited(offset) and now() < deadline:
+        while self._is_awaited(offset, targets) and now() < deadline:
             with changes.subscribed() as news:
                 # A subscriber that falls silent sends nothing: so look now and then.
-                if self._is_awaited(offset):
+                if self._is_awaited(offset, targets):
                     await _first(news, min(_LOOK_S, deadline - now()))
 
     async def done(self, found: Distribution, seconds: float) -> Distribution:
@@ -122,7 +133,7 @@ class DistributionQuery:
             await asyncio.sleep(min(_LOOK_S, deadline - now()))
             found = await self.find(found.entry.package_id) or found
         if found.offset is not None:
-            await self.wait(found.offset, deadline - now())
+            await self.wait(found.offset, found.entry.targets, deadline - now())
         return found
 
     @property
@@ -135,8 +146,8 @@ class DistributionQuery:
         self._ending = True
         self._deliveries.changes.announce()
 
-    def _is_awaited(self, offset: int) -> bool:
-        return not self._ending and self._deliveries.is_awaited(offset)
+    def _is_awaited(self, offset: int, targets: Collection[str]) -> bool:
+        return not self._ending and self._deliveries.is_awaited(offset, targets)
 
 
 async def _first(news: asyncio.Event, seconds: float) -> None:

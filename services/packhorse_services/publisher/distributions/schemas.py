@@ -141,9 +141,9 @@ StateName = Literal["ACCEPTED", "QUEUED", "DISTRIBUTED", "PARTLY_DISTRIBUTED"]
 STATE: Any = Field(
     description="ACCEPTED: committed, on its way to the journal. QUEUED: in the journal; a live "
     "subscriber has it still before it, or none is live. DISTRIBUTED: every subscriber that "
-    "announced itself within a day, and that it is for, has imported it. PARTLY_DISTRIBUTED: every "
-    "live subscriber is done with it, but not every one that it is for has imported it: one "
-    "removed it, gave it up, skipped it, began behind it, or is away"
+    "announced itself within a day has imported it. PARTLY_DISTRIBUTED: every live subscriber is "
+    "done with it, but not every one has imported it: one removed it, gave it up, skipped it, "
+    "began behind it, or is away. Of a package with targets only these count"
 )
 UNSENT: Any = Field(
     description=f"{STATE.description}. Of a release (`GET /releases`) that is not sent: DRAFT, "

@@ -221,7 +221,7 @@ async def get_distribution(
         raise Problem(404, detail="no such distribution, or the log has forgotten it")
     if wait:
         found = await waited(request, partial(publisher.distributions.done, found, wait))
-    state = await publisher.distributions.state(found.entry.package_id, found.offset)
+    state = await publisher.distributions.state(found)
     return distribution_document(found, state, await publisher.distributions.deliveries(found))
 
 

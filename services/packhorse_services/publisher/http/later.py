@@ -64,7 +64,7 @@ async def distribution_of(
         return None
     if wait:
         found = await publisher.distributions.done(found, max(0.0, until - clock()))
-    state = await publisher.distributions.state(release.package_id, found.offset)
+    state = await publisher.distributions.state(found)
     document = distribution_document(found, state, await publisher.distributions.deliveries(found))
     return document.model_copy(update={"id": release.release_id, "at": release.fires_at})
 

@@ -111,8 +111,8 @@ async def answer(request: Request, accepted: Accepted, wait: int | None) -> Resp
     if wait is not None:
         with suppress(TooManyWaits, ClientDisconnect):
             if accepted.offset is not None:
-                waiting = partial(publisher.distributions.wait, accepted.offset, wait)
-                await waited(request, waiting)
+                known = accepted.offset, accepted.targets
+                await waited(request, partial(publisher.distributions.wait, *known, wait))
             headers["Preference-Applied"] = f"wait={wait}"
     [document] = await accepted_documents(publisher, [accepted])
     return Response(document.model_dump_json(), 202, headers, "application/json")
@@ -145,7 +145,7 @@ async def _states(
     publisher: Collaborators, accepted: Sequence[Accepted]
 ) -> Sequence[DistributionState]:
     """Return the states; what is accepted is answered so, also when the database is away now."""
-    packages = [(one.package_id, one.offset) for one in accepted]
+    packages = [(one.package_id, one.offset, one.targets) for one in accepted]
     try:
         async with asyncio.timeout(_STATE_S):
             return await publisher.distributions.states(packages)

@@ -103,6 +103,8 @@ class Accepted:
     offset: int | None
     repeated: bool = False
     """Whether an earlier request with the same idempotency key made the package."""
+    targets: tuple[str, ...] = ()
+    """The subscribers that it is for; empty: all."""
 
 
 @dataclass(eq=False, slots=True)
@@ -125,7 +127,8 @@ class Pending:
     def answer(self, offset: int | None, *, package_id: str = "", repeated: bool = False) -> None:
         """Answer the request, once."""
         if not self.future.done():
-            self.future.set_result(Accepted(package_id or self.package_id, offset, repeated))
+            made, targets = package_id or self.package_id, self.request.targets
+            self.future.set_result(Accepted(made, offset, repeated, targets))
 
     def fail(self, error: Exception) -> None:
         """Refuse the request, unless it is answered."""

@@ -1,8 +1,9 @@
 """Where a distribution is as a whole: imported everywhere, or done and not everywhere (R31)."""
 
 import enum
+from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 class DistributionState(enum.Enum):
@@ -11,11 +12,24 @@ class DistributionState(enum.Enum):
     ACCEPTED = "ACCEPTED"
     """Committed at the author, on its way to the journal."""
     QUEUED = "QUEUED"
-    """In the journal; a live subscriber has it still before it, or none is live."""
+    """In the journal; a live subscriber has it still before it, or none is live: of those that it
+    is for."""
     DISTRIBUTED = "DISTRIBUTED"
     """Imported by every subscriber that announced itself within a day, and that it is for."""
     PARTLY_DISTRIBUTED = "PARTLY_DISTRIBUTED"
-    """Every live subscriber is done with it, and one of all did not import it or is away."""
+    """Every live subscriber is done with it, and one of all did not import it or is away: of those
+    that it is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReachedBy:
+    """How far one subscriber is."""
+
+    settled: int
+    """It has certainly dealt with every package up to here."""
+    began: int
+    """It has imported nothing up to here."""
+    stale: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +42,24 @@ class Reached:
     """Every subscriber of a day has certainly dealt with every package up to here."""
     began: int
     """A subscriber has imported nothing up to here: it began behind it."""
+    each: Mapping[str, ReachedBy] = field(default_factory=dict)
+    """By the subscribers' names."""
+
+    @classmethod
+    def by(cls, each: Mapping[str, ReachedBy]) -> "Reached":
+        """Return how far these are together."""
+        return cls(
+            done=min((one.settled for one in each.values() if not one.stale), default=-1),
+            everywhere=min((one.settled for one in each.values()), default=-1),
+            began=max((one.began for one in each.values()), default=-1),
+            each=each,
+        )
+
+    def among(self, targets: Collection[str]) -> "Reached":
+        """Return how far those are that a package is for; with no targets all."""
+        if not targets:
+            return self
+        return Reached.by({name: self.each[name] for name in targets if name in self.each})
 
     def is_done(self, offset: int) -> bool:
         """Return whether no live subscriber has the package at `offset` still before it."""

@@ -157,8 +157,10 @@ class EventPublisher:
             if reported.package_id not in ("", package.package_id):
                 reported = _NOTHING
             kind = _kind(one, package.offset, reported.status)
-            is_everywhere &= kind == "imported" or reported.left_out
-            names[kind].append(one.subscriber)
+            is_for = not package.targets or one.subscriber in package.targets
+            is_everywhere &= kind == "imported" or reported.left_out or not is_for
+            if is_for or kind != "away":
+                names[kind].append(one.subscriber)
         return PackageDistributed(
             package_id=package.package_id,
             publisher_agent=self._agent,

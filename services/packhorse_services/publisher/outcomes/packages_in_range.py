@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 
 from packhorse.messaging.api import Journal, Record
 from packhorse.messaging.reading import read_range
@@ -26,6 +27,8 @@ class Placed:
     action: Action
     paths: tuple[str, ...]
     deep_paths: tuple[str, ...]
+    targets: tuple[str, ...] = ()
+    """The subscribers that it is for; empty: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class PackageSource:
             last = min(last, page.behind)
         return PackageRange(
             [
-                Placed(one.offset, one.package_id, one.action, one.paths, one.deep_paths)
+                Placed(*(one.offset, one.package_id, one.action), *_content(one))
                 for one in page.entries
                 if one.offset <= last and one.action is not None
             ],
@@ -87,5 +90,7 @@ class PackageSource:
             except Undecodable:
                 continue
             if not is_probe(entry.action):
-                paths = entry.paths, entry.deep_paths
-                yield Placed(record.offset, entry.package_id, entry.action, *paths)
+                yield Placed(record.offset, entry.package_id, entry.action, *_content(entry))
+
+
+_content = attrgetter("paths", "deep_paths", "targets")

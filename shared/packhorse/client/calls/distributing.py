@@ -138,9 +138,17 @@ def wait_for(distribution_id: str, seconds: float = 60.0) -> Operation[Document]
 
 def _failures(found: Document) -> dict[str, str]:
     """Return why a distribution will not be everywhere, by who says so."""
-    ended = [("publisher", found)] if found["state"] in UNSENT else []
-    ended += [(one["subscriber"], one) for one in found["subscribers"] if one["state"] in FAILED]
+    ended: list[tuple[str, Mapping[str, Any]]] = (
+        [("publisher", found)] if found["state"] in UNSENT else []
+    )
+    ended += [(one["subscriber"], one) for one in those_it_is_for(found) if one["state"] in FAILED]
     return {name: " ".join(filter(None, (one["state"], one["reason"]))) for name, one in ended}
+
+
+def those_it_is_for(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the parts of the subscribers that a distribution is for: its targets, or all."""
+    targets = found.get("targets")
+    return [one for one in found["subscribers"] if not targets or one["subscriber"] in targets]
 
 
 def checked_key(key: str | None) -> str:

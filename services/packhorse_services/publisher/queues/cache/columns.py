@@ -50,6 +50,8 @@ class QueueEntry:
     deep_paths: tuple[str, ...]
     range_from: str = ""
     range_to: str = ""
+    targets: tuple[str, ...] = ()
+    """The subscribers that it is for; empty: all."""
 
 
 class ColumnSegment:
@@ -58,7 +60,7 @@ class ColumnSegment:
     __slots__ = (
         *("first", "last", "body_bytes", "_base_ms", "_offsets", "_times", "_accepted", "_sizes"),
         *("_tokens", "_path_ends", "_actions", "_users", "_paths", "_user_numbers", "_odd_ids"),
-        *("_odd_sizes", "_ranges", "_range_characters"),
+        *("_odd_sizes", "_ranges", "_targets", "_aside_characters"),
     )
 
     def __init__(self, first: Record) -> None:
@@ -79,7 +81,8 @@ class ColumnSegment:
         self._odd_ids: dict[int, str] = {}
         self._odd_sizes: dict[int, int] = {}
         self._ranges: dict[int, tuple[str, str]] = {}
-        self._range_characters = 0
+        self._targets: dict[int, tuple[str, ...]] = {}
+        self._aside_characters = 0
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -90,7 +93,7 @@ class ColumnSegment:
         columns = (self._offsets, self._times, self._accepted, self._sizes, self._tokens)
         numbers = sum(column.itemsize * len(column) for column in (*columns, self._path_ends))
         aside = 150 * (len(self._odd_ids) + len(self._odd_sizes) + 2 * len(self._ranges))
-        aside += 4 * self._range_characters
+        aside += 150 * len(self._targets) + 4 * self._aside_characters
         return numbers + 2 * len(self._actions) + len(self._paths) + aside
 
     def extend(self, rows: Sequence[Row]) -> int:
@@ -135,7 +138,7 @@ class ColumnSegment:
         self._times.extend([record.time_ms - base for record, _ in rows])
         self._append_sizes([row[1] for _, row in rows])
         self._append_ids(rows)
-        self._append_ranges(rows)
+        self._append_few(rows)
         self._offsets.extend([record.offset - first for record, _ in rows])
         self.last = rows[-1][0].offset
 
@@ -162,12 +165,16 @@ class ColumnSegment:
                 accepted.append(0)
                 tokens.append(0)
 
-    def _append_ranges(self, rows: Sequence[Row]) -> None:
+    def _append_few(self, rows: Sequence[Row]) -> None:
+        """Keep the ranges and targets of the few that have some."""
         for index, (_, row) in enumerate(rows, len(self._offsets)):
             if row[6] is not None:
                 first, end = (bound[:MAX_PATH_BYTES] for bound in row[6])
                 self._ranges[index] = first, end
-                self._range_characters += len(first) + len(end)
+                self._aside_characters += len(first) + len(end)
+            if row[7]:
+                self._targets[index] = row[7]
+                self._aside_characters += sum(20 + len(name) for name in row[7])
 
     def seal(self) -> None:
         """Give back the room that was kept for growth."""
@@ -242,6 +249,7 @@ class ColumnSegment:
             deep_paths=deep_paths,
             range_from=first,
             range_to=end,
+            targets=self._targets.get(index, ()),
         )
 
     def package_id(self, index: int) -> str:
@@ -265,7 +273,7 @@ class ColumnSegment:
 
 def undecodable(package_id: str) -> EntryRow:
     """Return the row of a record that can't be read: it blocks, so queues show it (R14)."""
-    return package_id, 0, "", _UNDECODABLE, [], [], None
+    return package_id, 0, "", _UNDECODABLE, [], [], None, ()
 
 
 def _path_text(paths: list[str], deep_paths: list[str]) -> bytes:
