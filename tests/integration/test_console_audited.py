@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 
 from packhorse.runtime import audit
 from packhorse_services.console.app import _PAGES
-from tests.harness.console import ConsoleSite, console_site
+from tests.harness.console import ConsoleSite, console_site, distribution
 from tests.harness.waiting import eventually
 
 
@@ -28,6 +28,16 @@ _FORMS = {
     "key": "k1",
     "offset": "1",
 }
+
+
+def test_what_is_for_some_subscribers_alone_says_so(
+    site: ConsoleSite, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, audit.LOGGER)
+    site.publisher.answers["POST /distribute"] = {**distribution("d1"), "repeated": False}
+    site.post("distribute", **_FORMS, to="sub1, sub2")
+    [line] = eventually(lambda: lines_of(caplog), what="a line") or []
+    assert (line["distribution"], line["targets"]) == ("d1", "sub1, sub2")
 
 
 def lines_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:

@@ -1,11 +1,13 @@
 """The console's comparison over HTTP: what differs at subscribers, side by side, and mending it."""
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
+from packhorse.runtime import audit
 from tests.harness.console import (
     HOSTILE,
     ConsoleSite,
@@ -15,6 +17,7 @@ from tests.harness.console import (
     queue,
     written_publisher,
 )
+from tests.harness.waiting import eventually
 
 FORM = {"path": "/site", "subscriber": "sub1", "agent": "main", "key": "k1"}
 DELETION = {
@@ -84,11 +87,19 @@ def test_what_differs_is_shown_node_by_node_and_side_by_side(
     assert text.index("title") < text.index(">same<"), "what differs comes first"
 
 
-def test_what_was_seen_is_mended_at_that_subscriber_alone(site: ConsoleSite) -> None:
+def test_what_was_seen_is_mended_at_that_subscriber_alone(
+    site: ConsoleSite, caplog: pytest.LogCaptureFixture
+) -> None:
     asked = site.post("compare/mend", **FORM, count="3", typed="mend")
     assert (asked.status_code, sent(site)) == (400, [])
+    caplog.set_level(logging.INFO, audit.LOGGER)
     done = site.post("compare/mend", **FORM, count="3", typed="mend 3")
     assert done.headers["location"] == "/pages/distribution?agent=main&number=d1"
+    lines = eventually(
+        lambda: [vars(one) for one in caplog.records if hasattr(one, "mended")], what="a line"
+    )
+    [line] = lines or []
+    assert (line["distribution"], line["targets"], line["mended"]) == ("d1, d1", "sub1", 3)
     assert sent(site) == [
         DELETION,
         {"action": "ADD", "paths": ["/site/lacks", "/site/other"], "targets": ["sub1"]},

@@ -1,11 +1,13 @@
 """Packages for named subscribers: asked for, refused, and told truly (R35)."""
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from packhorse.runtime import audit
 from packhorse.wire.messages import Status
 from packhorse.wire.package_codec import decode_package
 from tests.harness.publisher_service import PublisherService
@@ -137,5 +139,20 @@ def test_r35_a_delete_of_what_is_to_be_absent_is_refused_by_the_path_that_is_the
         assert reused.json()["type"] == "/problems/key-reused"
         for more in ({"action": "ADD"}, {"at": "2999-01-01T00:00:00Z"}):
             assert (await s.distribute("/gone", **{**absent, **more})).status_code == 422
+
+    site.run(scenario)
+
+
+def test_r35_the_audit_log_says_for_whom(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(s: PublisherService) -> None:
+        for name in ("mended", "other"):
+            await s.announce(name, -1)
+        caplog.set_level(logging.INFO, audit.LOGGER)
+        await s.accepted("/p0", targets=["other", "mended"])
+        await s.accepted("/p0")
+        batch = {"requests": [{"action": "ADD", "paths": ["/p0"], "targets": ["mended"]}]}
+        assert (await s.client.post("/distribute/batch", json=batch)).status_code == 200
+        lines = [vars(one) for one in caplog.records if one.name == audit.LOGGER]
+        assert [one.get("targets") for one in lines] == ["other, mended", None, "mended"]
 
     site.run(scenario)

@@ -85,7 +85,11 @@ async def mend(
     client = _client(visit, requested, requested.subscriber)
     mended = await client.mend(requested.subscriber, found["differences"], key=form["key"])
     audit.note(
-        visit.request, mended=len(found["differences"]), distribution=next(iter(mended.ids), "")
+        visit.request,
+        mended=len(found["differences"]),
+        distribution=", ".join(mended.ids),
+        targets=requested.subscriber,
+        left_out=len(mended.changed),
     )
     if mended.changed:
         said = f"Left out, for the author has changed it meanwhile: {', '.join(mended.changed)}."

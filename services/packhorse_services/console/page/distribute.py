@@ -47,12 +47,15 @@ class DistributeForm:
         """Return the body of the request. Raises `ValueError` for what is no moment."""
         named = [line.strip("\r") for line in self.paths.split("\n") if line.strip()]
         moment = utc_moment(self.at)
-        targets = [name.strip() for name in self.to.split(",") if name.strip()]
         return {
             "action": self.action,
             "deep_paths" if self.deep else "paths": named,
-            **given(at=moment.isoformat() if moment else None, targets=targets or None),
+            **given(at=moment.isoformat() if moment else None, targets=self.targets() or None),
         }
+
+    def targets(self) -> list[str]:
+        """Return the subscribers that it is for; none: all."""
+        return [name.strip() for name in self.to.split(",") if name.strip()]
 
 
 Filled = Annotated[DistributeForm, Depends()]
@@ -76,7 +79,12 @@ async def distribute(
         accepted = await _sent(visit, requested, form.get("key", ""))
     except (ClientError, ValueError) as error:
         return await _form(visit, requested, str(error))
-    audit.note(visit.request, action=requested.action, distribution=accepted["id"])
+    audit.note(
+        visit.request,
+        action=requested.action,
+        distribution=accepted["id"],
+        targets=", ".join(requested.targets()),
+    )
     return back_to("distribution", agent=visit.agent(requested.agent), number=accepted["id"])
 
 

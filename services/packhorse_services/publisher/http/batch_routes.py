@@ -178,7 +178,12 @@ async def distribute_batch(request: Request, body: BatchBody, caller: Distributo
         else:
             outcomes.append(_refused(_with_path(one, end), request.app.state.problems))
     accepted = sum(one.accepted is not None for one in outcomes)
-    audit.note(request, requests=len(outcomes), accepted=accepted)
+    targets = {
+        name for one in body.requests if isinstance(one, BatchedRequest) for name in one.targets
+    }
+    audit.note(
+        request, requests=len(outcomes), accepted=accepted, targets=", ".join(sorted(targets))
+    )
     return BatchOutcomes(outcomes=outcomes)
 
 

@@ -144,7 +144,11 @@ def requested_of(
 def _note(request: Request, requested: DistributionRequest) -> None:
     paths = (*requested.paths, *requested.deep_paths)
     audit.note(
-        request, action=requested.action.value, paths=len(paths), first_path=next(iter(paths), None)
+        request,
+        action=requested.action.value,
+        paths=len(paths),
+        first_path=next(iter(paths), None),
+        targets=", ".join(requested.targets),
     )
 
 
