@@ -1,5 +1,7 @@
 """The console's comparison over HTTP: what differs at subscribers, side by side, and mending it."""
 
+import hashlib
+import json
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +21,12 @@ from tests.harness.console import (
 )
 from tests.harness.waiting import eventually
 
-FORM = {"path": "/site", "subscriber": "sub1", "agent": "main", "key": "k1"}
+SEEN = hashlib.sha256(
+    json.dumps(
+        [["different", "/site/other"], ["extra", "/site/alone"], ["missing", "/site/lacks"]]
+    ).encode()
+).hexdigest()
+FORM = {"path": "/site", "subscriber": "sub1", "agent": "main", "key": "k1", "seen": SEEN}
 DELETION = {
     "action": "DELETE",
     "paths": ["/site/alone"],
@@ -119,8 +126,9 @@ def test_what_the_author_has_changed_meanwhile_is_named(site: ConsoleSite) -> No
 @pytest.mark.parametrize(
     "form",
     [
-        {"count": "2", "typed": "mend 2"},
+        {"count": "3", "typed": "mend 2"},
         {"count": "0", "typed": "mend 0", "subscriber": "sub2"},
+        {"count": "3", "typed": "mend 3", "seen": ""},
         {"count": "3", "typed": "mend 3", "key": ""},
         {},
     ],
@@ -128,6 +136,15 @@ def test_what_the_author_has_changed_meanwhile_is_named(site: ConsoleSite) -> No
 def test_nothing_but_what_was_seen_is_mended(site: ConsoleSite, form: dict[str, str]) -> None:
     assert site.post("compare/mend", **{**FORM, **form}).status_code == 400
     assert sent(site) == []
+
+
+def test_what_differs_otherwise_than_what_was_seen_is_not_mended(
+    site: ConsoleSite, running: tuple[ConsoleSite, WrittenPublisher, WrittenPublisher]
+) -> None:
+    assert f'name="seen" value="{SEEN}"' in site.get("compare?path=/site&subscriber=sub1").text
+    has(running[2], {**AUTHOR, "/site/a": "1", "/site/b": "1", "/site/c": "1"})
+    done = site.post("compare/mend", **FORM, count="3", typed="mend 3")
+    assert (done.status_code, "has changed" in done.text, sent(site)) == (400, True, [])
 
 
 def test_nothing_is_mended_where_no_address_is_known(site: ConsoleSite) -> None:

@@ -1,6 +1,7 @@
 """Are they equal? What differs at subscribers from the author, and mending it at one of them."""
 
 import asyncio
+import hashlib
 import json
 import uuid
 from collections.abc import Sequence
@@ -80,7 +81,7 @@ async def mend(
     if not form.get("key") or form.get("typed", "").strip() != f"mend {count}":
         return await _page(visit, requested, wrong="That was not the text to type.")
     found = await _compared(visit, requested, requested.subscriber)
-    if not found["differences"] or str(len(found["differences"])) != count:
+    if not found["differences"] or _digest(found["differences"]) != form.get("seen"):
         return await _page(visit, requested, wrong="What differs has changed; look at it again.")
     client = _client(visit, requested, requested.subscriber)
     mended = await client.mend(requested.subscriber, found["differences"], key=form["key"])
@@ -116,10 +117,17 @@ async def _page(
         most=_MOST_SUBSCRIBERS,
         shown=_SHOWN,
         known="" in visit.content_urls,
+        digest=_digest,
         key=uuid.uuid4().hex,
         wrong=wrong,
         same=_same(visit, requested),
     )
+
+
+def _digest(differences: Sequence[Document]) -> str:
+    """Return a digest that two comparisons share exactly when the same differs."""
+    rows = sorted((one["kind"], one["path"]) for one in differences)
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
 def _names(visit: Visit) -> list[str]:
