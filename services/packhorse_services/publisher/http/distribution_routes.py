@@ -36,6 +36,7 @@ from packhorse_services.publisher.distributions.schemas import (
     DistributionSummary,
     DryRunBody,
     DryRunReport,
+    ProducerNumber,
     PublishBody,
     StateName,
     TargetSubscriber,
@@ -124,8 +125,7 @@ def requested_of(
     if isinstance(body, PublishBody) and body.producer is not None:
         if key is not None:
             raise Problem(422, detail="send an Idempotency-Key or a producer, not both")
-        source = publisher.producers.qualified(caller.name, body.producer.name)
-        number = Number(source, body.producer.epoch, body.producer.sequence)
+        number = _number_of(publisher, body.producer, caller)
     return DistributionRequest(
         action=Action(body.action),
         paths=tuple(body.paths),
@@ -139,6 +139,11 @@ def requested_of(
         only_if_absent=isinstance(body, PublishBody) and body.only_if_absent,
         awaited=awaited,
     )
+
+
+def _number_of(publisher: Collaborators, sent: ProducerNumber, caller: Principal) -> Number:
+    source = publisher.producers.qualified(caller.name, sent.name)
+    return Number(source, sent.epoch, sent.sequence)
 
 
 def _note(request: Request, requested: DistributionRequest) -> None:
