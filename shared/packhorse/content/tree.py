@@ -114,17 +114,17 @@ def exists(conn: Connection, path: str) -> bool:
     return row is not None and bool(row[0])
 
 
-def present(conn: Connection, paths: Sequence[str]) -> set[str]:
-    """Return those of the paths at which there is a node."""
-    rows = conn.execute("SELECT path FROM content.node WHERE path = ANY(%s)", (list(paths),))
-    return {path for (path,) in rows.fetchall()}
+def present(conn: Connection, paths: Sequence[str]) -> dict[str, str]:
+    """Return those of the paths at which there is a node, each with its type."""
+    rows = conn.execute("SELECT path, type FROM content.node WHERE path = ANY(%s)", (list(paths),))
+    return dict(rows.fetchall())
 
 
-def of_types(
-    conn: Connection, paths: Sequence[str], deep: Sequence[str], types: Sequence[str]
-) -> set[str]:
-    """Return those of `paths` whose node has one of the types, and of `deep` also by one below."""
-    low, high = zip(*map(subtree_range, deep), strict=True) if deep else ((), ())
+def with_types(conn: Connection, tops: Sequence[str], types: Sequence[str]) -> set[str]:
+    """Return those of `tops` where a node at or below them has one of the types."""
+    if not tops:
+        return set()
+    low, high = zip(*map(subtree_range, tops), strict=True)
     rows = conn.execute(
         """
         SELECT path FROM content.node WHERE path = ANY(%s) AND type = ANY(%s)
@@ -134,7 +134,7 @@ def of_types(
             ORDER BY path LIMIT 1  -- by the index, however few nodes are there
         ) AS one_of_them
         """,
-        ([*paths, *deep], list(types), list(deep), list(low), list(high), list(types)),
+        (list(tops), list(types), list(tops), list(low), list(high), list(types)),
     )
     return {path for (path,) in rows.fetchall()}
 

@@ -143,8 +143,27 @@ def test_a_subtree_counts_for_the_types_in_it(author: Author) -> None:
         nodes = [Node("/dam", "folder"), Node("/dam/a", "page"), Node("/dam/b/c", "image")]
         tree.upsert(connection, nodes)
         deep = ["/dam", "/dam/a", "/dam/b/c", "/", "/none"]
-        assert tree.of_types(connection, ["/dam/a"], deep, ["image"]) == {"/", "/dam", "/dam/b/c"}
-        assert tree.of_types(connection, ["/dam/a"], [], ["page", "image"]) == {"/dam/a"}
+        assert tree.with_types(connection, deep, ["image"]) == {"/", "/dam", "/dam/b/c"}
+        assert tree.present(connection, ["/dam/a", "/none"]) == {"/dam/a": "page"}
+
+
+def test_r34_a_watch_of_types_hears_that_a_node_has_another_type_now(
+    serve: Serve, database_url: str
+) -> None:
+    with connect(database_url, "tests") as connection:
+        act_as(connection, BOOKKEEPER)
+        add_watch(connection, ContentWatch("images", ["/site"], types=["image"]))
+
+    async def scenario(client: httpx.AsyncClient) -> None:
+        for kind in ("image", "page", "page", "image"):
+            assert (await client.put("/content/site/a", json={"type": kind})).is_success
+
+    serve(scenario)
+    assert reported(database_url) == [
+        ("added", ["/site/a"], []),
+        ("changed", ["/site/a"], []),
+        ("changed", ["/site/a"], []),
+    ]
 
 
 def test_a_write_that_is_refused_records_nothing(serve: Serve, watched: str) -> None:

@@ -1,6 +1,6 @@
 """Imports record their events in the same transaction, for whoever watches (R34)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -9,6 +9,8 @@ import psycopg
 import pytest
 from psycopg import Connection
 
+from packhorse.content import tree
+from packhorse.content.node import Node
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.jobs.content_changes.watches import (
@@ -113,6 +115,43 @@ def test_a_watch_of_types_hears_of_its_nodes_and_of_subtrees_with_some(
     jobs = rows_of(worker.url, "SELECT topic, properties ->> 'change' FROM jobs.job")
     assert ("image/seen", "removed") in jobs
     assert len(jobs) == 5
+
+
+def test_r34_a_watch_of_types_hears_what_was_replaced(feed: Feed, worker: Worker) -> None:
+    feed.add(Node("/one", "image"))
+    feed.add(page("/dam/x"), Node("/dam/x/pic", "image"), deep=["/dam/x"])
+    feed.add(page("/page"))
+    worker.run()
+    with session(worker.url) as connection:
+        add_watch(connection, ContentWatch("images", ["/"], "image/seen", ["image"]))
+    feed.add(page("/one"))
+    feed.add(page("/dam/x"), deep=["/dam/x"])
+    feed.add(page("/one", 2))
+    feed.add(page("/page", 2))
+    worker.run()
+    assert events(worker) == [("changed", ["/one"], []), ("changed", [], ["/dam/x"])]
+    assert len(rows_of(worker.url, "SELECT FROM jobs.job")) == 2
+
+
+def test_a_group_is_asked_about_types_once(
+    feed: Feed, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    present = tree.present
+
+    def counted(connection: Connection, paths: Sequence[str]) -> dict[str, str]:
+        asked.append(len(paths))
+        return present(connection, paths)
+
+    monkeypatch.setattr(tree, "present", counted)
+    with session(worker.url) as connection:
+        for number in range(3):
+            add_watch(connection, ContentWatch(f"w{number}", types=["page"]))
+    for number in range(5):
+        feed.add(page(f"/p{number}"))
+    worker.run()
+    assert sum(asked) == 10, "each group before it is applied, and after that for all watches"
+    assert len(events(worker)) == 15
 
 
 def test_a_group_that_fails_leaves_no_event_of_it(feed: Feed, worker: Worker) -> None:

@@ -25,7 +25,7 @@ def kinds(changes: Sequence[ContentChange]) -> list[tuple[str, list[str], list[s
 
 
 def test_a_node_is_added_once_and_changed_after_that() -> None:
-    changes = PackageChanges(["/old"], {"subscriber": "sub"})
+    changes = PackageChanges({"/old": "page"}, {"subscriber": "sub"})
     first = list(changes.of(entry(Action.ADD, "/old", "/new")))
     assert kinds(first) == [("added", ["/new"], []), ("changed", ["/old"], [])]
     assert first[0].properties == {
@@ -40,14 +40,14 @@ def test_a_node_is_added_once_and_changed_after_that() -> None:
 
 
 def test_what_was_removed_with_a_subtree_is_added_again() -> None:
-    changes = PackageChanges(["/a/b", "/ab"], {})
+    changes = PackageChanges({"/a/b": "page", "/ab": "page"}, {})
     assert kinds(list(changes.of(entry(Action.DELETE, "/a")))) == [("removed", [], ["/a"])]
     again = list(changes.of(entry(Action.ADD, "/a/b", "/ab")))
     assert kinds(again) == [("added", ["/a/b"], []), ("changed", ["/ab"], [])]
 
 
 def test_a_deep_path_an_invalidation_and_a_test() -> None:
-    changes = PackageChanges([], {})
+    changes = PackageChanges({}, {})
     assert kinds(list(changes.of(entry(Action.ADD, deep=["/site"])))) == [("added", [], ["/site"])]
     assert kinds(list(changes.of(entry(Action.INVALIDATE, "/site")))) == [
         ("invalidated", [], ["/site"])

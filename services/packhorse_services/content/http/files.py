@@ -62,7 +62,7 @@ async def write(
         return
     async with writing(pool) as conn:
         watching = await watches(conn)
-        present: set[str] = set()
+        present: dict[str, str] = {}
         if watching:
             present = await in_blocking_code(conn, partial(tree.present, paths=[*given, *folders]))
         await conn.execute(_ADD_FOLDERS, (wanted, FOLDER))

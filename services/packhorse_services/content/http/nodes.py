@@ -44,6 +44,7 @@ _PATCH = """
         binaries = content.merge_patch(binaries, %(binaries)s)
     WHERE path = %(path)s
 """
+_TYPE_BEFORE = "SELECT path, type FROM content.node WHERE path = %s FOR NO KEY UPDATE"
 _DELETE = "DELETE FROM content.node WHERE path = %(path)s"
 _MATCHING = (
     " AND (%(tags)s::text[] IS NULL OR content.digest(type, properties, binaries) = ANY(%(tags)s))"
@@ -172,6 +173,10 @@ async def _write(
     conn: AsyncConnection, statement: str, change: NodeChange, tags: Sequence[str] | None = None
 ) -> NodeWriteResult | None:
     """Run a statement that returns `_STATE`; an error rolls the transaction back."""
+    watching = await watches(conn)
+    before: dict[str, str] = {}
+    if any(watch.types for watch in watching):
+        before = dict(await (await conn.execute(_TYPE_BEFORE, (change.path,))).fetchall())
     try:
         result = await conn.execute(statement, change.parameters(tags))
     except psycopg.DataError as error:
@@ -188,6 +193,6 @@ async def _write(
     if binaries > MAX_BINARIES:
         raise InvalidNode(f"the node has {binaries} binaries; {MAX_BINARIES} are allowed")
     kind = ChangeKind.ADDED if created else ChangeKind.CHANGED
-    done = ContentChange(kind, [change.path], (), said_by(change.user))
-    await record(conn, await watches(conn), [done])
+    done = ContentChange(kind, [change.path], (), said_by(change.user), before)
+    await record(conn, watching, [done])
     return NodeWriteResult(digest, created)

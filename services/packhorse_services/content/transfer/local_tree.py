@@ -86,7 +86,7 @@ class LocalTree:
                 self._conn.execute(f"SET LOCAL ROLE {IMPORTER}")
                 written = [node.path for node in stored.nodes]
                 watches = list_watches(self._conn)
-                present = tree.present(self._conn, [*written, *batch.folders]) if watches else set()
+                present = tree.present(self._conn, [*written, *batch.folders]) if watches else {}
                 tree.add_folders(self._conn, batch.folders)
                 tree.upsert(self._conn, stored.nodes)
                 made = [path for path in batch.folders if path not in present]

@@ -33,13 +33,15 @@ class ContentChange:
     """One kind of change of some nodes.
 
     `paths` are single nodes, `deep_paths` nodes with all below them. `source` says who: `user`,
-    and for a package `package_id` and `publisher_agent`.
+    and for a package `package_id` and `publisher_agent`. `before` has the types that changed nodes
+    of `paths` had, where it is known.
     """
 
     kind: ChangeKind
     paths: Sequence[str] = ()
     deep_paths: Sequence[str] = ()
     source: Mapping[str, Any] = field(default_factory=dict)
+    before: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def topic(self) -> str:
@@ -59,12 +61,26 @@ class ContentChange:
             deep_paths=[path for path in self.deep_paths if roots.meet(path)],
         )
 
-    def at(self, places: Collection[str]) -> "ContentChange":
-        """Return what of the change is at one of some places."""
+    def of_types(
+        self, types: Collection[str], now: Mapping[str, str], tops: Collection[str]
+    ) -> "ContentChange":
+        """Return what of the change concerns nodes that have one of the types, or may have had it.
+
+        `now` are the types of the nodes that are there after it, `tops` the subtrees with such a
+        node. What is gone has no type any more, and a subtree that was replaced may have lost one.
+        """
+        if self.kind is ChangeKind.REMOVED:
+            return self
+        changed = self.kind is ChangeKind.CHANGED
+        was = {path: self.before.get(path) if changed else "" for path in self.paths}
         return replace(
             self,
-            paths=[path for path in self.paths if path in places],
-            deep_paths=[path for path in self.deep_paths if path in places],
+            paths=[
+                path
+                for path in self.paths
+                if was[path] is None or was[path] in types or now.get(path) in types
+            ],
+            deep_paths=[path for path in self.deep_paths if changed or path in tops],
         )
 
     def in_parts(self) -> Iterator["ContentChange"]:
@@ -111,15 +127,16 @@ def _parts(paths: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def of_writing(
-    present: Collection[str], paths: Sequence[str], deep: Sequence[str], source: Mapping[str, Any]
+    present: Mapping[str, str], paths: Sequence[str], deep: Sequence[str], source: Mapping[str, Any]
 ) -> Iterator[ContentChange]:
-    """Yield what writing these nodes and subtrees does where `present` are there before."""
+    """Yield what writing these nodes and subtrees does where `present`, with types, are there."""
     for kind, is_known in ((ChangeKind.ADDED, False), (ChangeKind.CHANGED, True)):
         change = ContentChange(
             kind,
             [path for path in paths if (path in present) is is_known],
             [path for path in deep if (path in present) is is_known],
             source,
+            {path: present[path] for path in paths if is_known and path in present},
         )
         if change.paths or change.deep_paths:
             yield change
@@ -128,13 +145,13 @@ def of_writing(
 class PackageChanges:
     """Turns packages that are imported in this order into changes.
 
-    `present` are the nodes that are there before the first one, of those that the packages name
-    and those above them. What a subtree brings or takes is not known by its package, so one with a
-    subtree is the last of its row: see `rows_of`.
+    `present` are the nodes that are there before the first one, with their types, of those that
+    the packages name and those above them. What a subtree brings or takes is not known by its
+    package, so one with a subtree is the last of its row: see `rows_of`.
     """
 
-    def __init__(self, present: Collection[str], source: Mapping[str, Any]) -> None:
-        self._present, self._source = set(present), source
+    def __init__(self, present: Mapping[str, str], source: Mapping[str, Any]) -> None:
+        self._present, self._source = dict(present), source
 
     def of(self, entry: PackageEntry) -> Iterator[ContentChange]:
         """Yield what a package does; call it once for each, in their order."""
@@ -152,10 +169,12 @@ class PackageChanges:
         if exports(entry.action):
             yield from of_writing(self._present, shallow, deep, source)
             for path in (*shallow, *deep):
-                self._present.update((path, *ancestors_of(path)))
+                for one in (path, *ancestors_of(path)):
+                    self._present.setdefault(one, "")  # nobody has seen a node of the same row
         elif deep:
             removed = WatchedRoots(deep)
-            self._present = {path for path in self._present if not removed.hold(path)}
+            left = {path: one for path, one in self._present.items() if not removed.hold(path)}
+            self._present = left
             yield ContentChange(ChangeKind.REMOVED, (), deep, source)
 
 

@@ -36,9 +36,10 @@ def record_changes(
     of_all = [root for watch in watches if not watch.types for root in watch.roots]
     for part in _parts(_below(changes, of_all)):
         events.append(NewEvent(part.topic, _APPLICATION, part.properties))
+    typed = _of_types(connection, [watch for watch in watches if watch.types], changes)
     for watch in watches:
-        seen = _below(changes, watch.roots)
-        for part in _parts(_of_types(connection, watch, seen) if watch.types else seen):
+        seen = typed[watch.name] if watch.types else _below(changes, watch.roots)
+        for part in _parts(seen):
             if watch.types:
                 events.append(NewEvent(part.topic, _APPLICATION, part.properties))
             if watch.job_topic is not None:
@@ -49,17 +50,32 @@ def record_changes(
 
 
 def _of_types(
-    connection: Connection, watch: ContentWatch, changes: Iterable[ContentChange]
-) -> Iterator[ContentChange]:
-    """Yield what a watch with types gets: what is gone has no type any more, and is for all."""
-    for change in changes:
-        seen = replace(change, source={**change.source, "watch": watch.name})
-        if change.kind is not ChangeKind.REMOVED:
-            act_as(connection, IMPORTER)
-            places = tree.of_types(connection, seen.paths, seen.deep_paths, watch.types)
-            act_as(connection, BOOKKEEPER)
-            seen = seen.at(places)
-        yield seen
+    connection: Connection, watches: Sequence[ContentWatch], changes: Sequence[ContentChange]
+) -> dict[str, list[ContentChange]]:
+    """Return what each watch with types gets: asked once for all nodes, once a watch for subtrees.
+
+    Only what was added or invalidated is asked about below its top: a replaced subtree may have
+    lost a node of the type, and is for all, as what was removed is.
+    """
+    seen = {watch.name: list(_below(changes, watch.roots)) for watch in watches}
+    paths = {path for row in seen.values() for change in row for path in change.paths}
+    tops = {name: sorted(set(_asked_below(row))) for name, row in seen.items()}
+    now, found = dict[str, str](), dict[str, set[str]]()
+    if paths or any(tops.values()):
+        act_as(connection, IMPORTER)
+        now = tree.present(connection, sorted(paths))
+        found = {
+            one.name: tree.with_types(connection, tops[one.name], one.types) for one in watches
+        }
+        act_as(connection, BOOKKEEPER)
+    return {
+        watch.name: [
+            replace(one, source={**one.source, "watch": watch.name})
+            for change in seen[watch.name]
+            for one in [change.of_types(watch.types, now, found.get(watch.name, ()))]
+        ]
+        for watch in watches
+    }
 
 
 def record_watched(
@@ -69,6 +85,12 @@ def record_watched(
     if watches:
         act_as(connection, BOOKKEEPER)
         record_changes(connection, watches, changes)
+
+
+def _asked_below(changes: Iterable[ContentChange]) -> Iterator[str]:
+    for change in changes:
+        if change.kind in (ChangeKind.ADDED, ChangeKind.INVALIDATED):
+            yield from change.deep_paths
 
 
 def _below(changes: Iterable[ContentChange], roots: Iterable[str]) -> Iterator[ContentChange]:
