@@ -1,9 +1,11 @@
 """Records of the journal, decoded, over HTTP."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from packhorse.blobs.api import package_key
 from packhorse.blobs.open import open_blobs
@@ -29,6 +31,7 @@ from packhorse.wire.messages import (
 from packhorse.wire.package_codec import encode_package
 from packhorse.wire.record import Encoded
 from packhorse.wire.topics import Topics
+from packhorse_services.cleanup.journal_routes import RecordsPage
 from packhorse_services.cleanup.keeping import NotInLog
 from packhorse_services.cleanup.records import JournalRecord, Records
 from tests.harness.clock import ManualClock
@@ -49,9 +52,11 @@ class Log:
         record = Outgoing(message.value, message.headers, key)
         return self.journal.append(topic, record).result(120).offset
 
-    def package(self, number: int, *, inline_bytes: int = 1_000_000) -> int:
+    def package(
+        self, number: int, *, inline_bytes: int = 1_000_000, nodes: Sequence[Node] = (NODE,)
+    ) -> int:
         package_id = f"dstrpck-{number}-0badcafe"
-        packed = pack([NODE], package_id, self.blobs, inline_bytes=inline_bytes)
+        packed = pack(nodes, package_id, self.blobs, inline_bytes=inline_bytes)
         entry = PackageEntry(
             package_id, "main", Action.ADD, ("/site/news",), body_length=packed.length
         )
@@ -77,9 +82,25 @@ def test_a_packages_body_is_shown_wherever_it_is(log: Log, inline_bytes: int) ->
     assert one.nodes is not None
     assert one.nodes[0]["properties"] == {"title": "News"}
     assert one.nodes[0]["binaries"]["data"]["length"] == 7
+    assert not one.more_nodes
     assert one.model_dump_json(), "JSON can hold it"
     [without] = log.read()
     assert without.nodes is None
+
+
+@pytest.mark.parametrize(("size", "shown"), [(400_000, 2), (1_048_560, 0), (10, 100)])
+def test_r30_what_is_shown_of_a_body_is_bounded(log: Log, size: int, shown: int) -> None:
+    large = [Node(f"/p{n:03}", "page", '{"x": "' + "x" * size + '"}') for n in range(101)]
+    log.package(1, nodes=large[: 4 if size > 10 else 101])
+    [one] = log.read(bodies=True)
+    assert one.nodes is not None
+    assert (len(one.nodes), one.more_nodes, one.wrong) == (shown, True, "")
+
+
+def test_r30_bodies_are_shown_of_one_record() -> None:
+    assert RecordsPage(bodies=True, limit=1).bodies
+    with pytest.raises(ValidationError, match="limit=1"):
+        RecordsPage(bodies=True)
 
 
 def test_each_kind_of_message_is_decoded(log: Log) -> None:

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 from fastapi import APIRouter, Query, Request
 from psycopg import Connection
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
@@ -57,7 +57,15 @@ class RecordsPage(BaseModel):
         default=None, description="From this time on, instead of an offset"
     )
     limit: int = Field(default=20, ge=1, le=50)
-    bodies: bool = Field(default=False, description="With the first nodes of each package")
+    bodies: bool = Field(
+        default=False, description="With the first nodes of a package; of one record, with limit=1"
+    )
+
+    @model_validator(mode="after")
+    def _bodies_of_one(self) -> Self:
+        if self.bodies and self.limit > 1:
+            raise ValueError("bodies are shown of one record: limit=1")
+        return self
 
 
 router = APIRouter(route_class=StrictRoute, prefix="/journal", tags=["journal"])

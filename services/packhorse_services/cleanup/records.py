@@ -5,10 +5,9 @@ Records are untrusted (R30): one that can't be decoded is shown with the reason.
 
 import enum
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
-from itertools import islice
 from typing import Any, get_args
 
 from pydantic import BaseModel, Field
@@ -34,7 +33,8 @@ from packhorse.wire.record import message_type
 from packhorse_services.cleanup.keeping import NotInLog
 
 _NODES = 100
-"""Nodes of a package's body that are shown."""
+_NODES_BYTES = 1024 * 1024
+"""What is shown of a package's body: a node that passes either bound is not even parsed (R30)."""
 
 Decoder = Callable[[Mapping[str, bytes], bytes], Any]
 _DECODERS: Mapping[str, Decoder] = {
@@ -57,8 +57,10 @@ class JournalRecord(BaseModel):
     size: int = Field(description="Bytes of its value")
     message: dict[str, Any] | None = Field(description="Null where it can't be decoded")
     nodes: list[dict[str, Any]] | None = Field(
-        description=f"The first {_NODES} of a package's body, where bodies were asked for"
+        description=f"The first of a package's body, where bodies were asked for: up to {_NODES}, "
+        "and 1 MiB"
     )
+    more_nodes: bool = Field(description="Whether the body has nodes beyond these")
     wrong: str = Field(description="Why the message or its body can't be shown; else empty")
 
 
@@ -121,14 +123,14 @@ class Records:
 
     def _shown(self, record: Record, *, bodies: bool) -> JournalRecord:
         kind = message_type(record.headers)
-        message, nodes, wrong = None, None, record.damage
+        message, nodes, more, wrong = None, None, False, record.damage
         decode = _DECODERS.get(kind)
         try:
             if decode is not None and not wrong:
                 decoded = decode(record.headers, record.value)
                 message = plain(asdict(decoded))
                 if bodies and isinstance(decoded, PackageMessage):
-                    nodes = [_node(one) for one in islice(unpack(decoded, self._blobs), _NODES)]
+                    nodes, more = _first(unpack(decoded, self._blobs))
         except (PackhorseError, ValueError) as error:
             wrong = str(error)
         return JournalRecord(
@@ -139,6 +141,7 @@ class Records:
             size=len(record.value),
             message=message,
             nodes=nodes,
+            more_nodes=more,
             wrong=wrong or ("" if message is not None else "it is no message of packhorse"),
         )
 
@@ -154,6 +157,18 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex() if len(value) <= 32 else f"{len(value)} bytes"
     return value
+
+
+def _first(nodes: Iterable[Node]) -> tuple[list[dict[str, Any]], bool]:
+    """Return what is shown of nodes, and whether there are more."""
+    shown: list[dict[str, Any]] = []
+    size = 0
+    for node in nodes:
+        size += node.size
+        if len(shown) == _NODES or size > _NODES_BYTES:
+            return shown, True
+        shown.append(_node(node))
+    return shown, False
 
 
 def _node(node: Node) -> dict[str, Any]:
