@@ -154,6 +154,17 @@ def test_retentions_change_and_never_to_an_order_in_which_outcomes_go_first(
     assert stage.journal.check_topics(standard_topics(Topics(), kept_hours=48)) == []
 
 
+def test_a_shorter_retention_by_which_nothing_goes_asks_for_nobody(stage: Stage, ask: Ask) -> None:
+    for _ in range(2):
+        stage.publish()
+    stage.journal.truncate(TOPIC, 2)
+    announce(stage, "slow", -1)
+    announce(stage, "elsewhere", 1, journal_id="another log")
+    path = "/journal/topics/package/retention"
+    assert ask("PUT", path, retention_s=3 * DAY_S).status_code == 200
+    assert kept(ask)["package"] == 3 * DAY_S
+
+
 def test_r4_a_shorter_retention_of_packages_asks_for_those_who_lose_them_too(
     stage: Stage, ask: Ask
 ) -> None:

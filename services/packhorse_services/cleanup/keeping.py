@@ -100,7 +100,8 @@ class Keeping:
         self._require_fit({name: retention_ms})
         if topic == "package" and how_long(retention_ms) < how_long(before_ms):
             oldest = self.journal.offset_at(name, _now_ms(connection) - retention_ms)
-            _require_named(self._left_behind(connection, oldest), leave_behind)
+            if oldest > self.journal.bounds(name).oldest:
+                _require_named(self._left_behind(connection, oldest), leave_behind)
         self.journal.retain(name, retention_ms)
         return self._shown(topic)
 
