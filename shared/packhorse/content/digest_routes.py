@@ -17,10 +17,20 @@ from packhorse.runtime.validation import StrictRoute
 MAX_DIGESTS = 5_000
 
 _SELECT = (
-    "SELECT path, left(content.digest(type, properties, binaries), 32) FROM content.node WHERE "
+    "SELECT path, left(content.digest(type, properties, binaries), 32), "
+    "octet_length(properties::text) FROM content.node WHERE "
 )
 _TOP = _SELECT + "path = %s"
-_BELOW = _SELECT + "path > %s AND path < %s AND path <= %s ORDER BY path LIMIT %s"
+_BELOW = (
+    "DECLARE digests NO SCROLL CURSOR FOR "
+    + _SELECT
+    + "path > %s AND path < %s AND path <= %s ORDER BY path LIMIT %s"
+)
+_FETCH = "FETCH FORWARD 50 FROM digests"
+_PAGE_BYTES = 16 * 1024 * 1024
+"""Of properties; a page ends with the fetch that reaches it, so that it takes seconds at most."""
+
+_Row = tuple[str, str, int]
 
 _router = APIRouter(route_class=StrictRoute, tags=["content"])
 
@@ -55,29 +65,37 @@ async def list_digests(
 ) -> DigestPage:
     """List the digests of a node and all below it; nothing is there: an empty page.
 
-    Each page is what is there at its time.
+    Each page is what is there at its time. It holds fewer nodes than `limit` where they are
+    large, and the last one may be empty: the end is where `next` is null.
     """
     for bound in (after, up_to):
         if bound is not None and not is_within(check_path(bound), path):
             raise Problem(422, detail="after and up_to are paths in the subtree")
     async with reading(request.app.state.content_pool) as conn:
-        found = await _read(conn, path, after, up_to, limit + 1)
+        found, more = await _read(conn, path, after, up_to, limit)
     following = None
-    if len(found) > limit:
-        place = {"after": found[limit - 1][0], "up_to": up_to, "limit": limit}
+    if more:
+        place = {"after": found[-1][0], "up_to": up_to, "limit": limit}
         following = page_url(f"/digests{quote(path)}", **place)
         response.headers.update(link_to(following))
-    nodes = [NodeDigest(path=one, digest=digest) for one, digest in found[:limit]]
+    nodes = [NodeDigest(path=one, digest=digest) for one, digest in found]
     return DigestPage(nodes=nodes, next=following)
 
 
 async def _read(
-    conn: AsyncConnection, path: str, after: str | None, up_to: str | None, most: int
-) -> list[tuple[str, str]]:
+    conn: AsyncConnection, path: str, after: str | None, up_to: str | None, limit: int
+) -> tuple[list[tuple[str, str]], bool]:
+    """Return what a page holds, at least one node if there is one, and whether more may follow."""
     low, high = subtree_range(path)
-    found: list[tuple[str, str]] = []
+    rows: list[_Row] = []
     if after is None and path != ROOT:
-        found += await (await conn.execute(_TOP, (path,))).fetchall()
+        rows += await (await conn.execute(_TOP, (path,))).fetchall()
     behind = low if after is None or after == path else after
-    below = (behind, high, up_to or high, most - len(found))
-    return found + await (await conn.execute(_BELOW, below)).fetchall()
+    below = (behind, high, up_to or high, limit + 1 - len(rows))
+    await conn.execute(_BELOW, below, prepare=False)
+    size = sum(row[2] for row in rows)
+    while size < _PAGE_BYTES and (more := await (await conn.execute(_FETCH)).fetchall()):
+        rows += more
+        size += sum(row[2] for row in more)
+    found = [(one, digest) for one, digest, _ in rows]
+    return found[:limit], len(found) > limit or size >= _PAGE_BYTES

@@ -1,6 +1,7 @@
 """Digests of a subtree over HTTP: in order, page after page, within bounds."""
 
 import httpx
+import pytest
 
 from tests.harness.content import Serve, as_
 
@@ -35,5 +36,25 @@ def test_digests_of_a_subtree_come_in_order_and_say_what_changed(serve: Serve) -
         for url in ("after=/b", "up_to=/a-b", "limit=5001", "after=a"):
             assert (await client.get(f"/digests/a?{url}")).status_code == 422
         assert (await client.get("/digests/a", headers=as_("site"))).status_code == 403
+
+    serve(scenario)
+
+
+def test_a_page_of_large_nodes_ends_by_their_size(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("packhorse.content.digest_routes._PAGE_BYTES", 50_000)
+    monkeypatch.setattr("packhorse.content.digest_routes._FETCH", "FETCH FORWARD 1 FROM digests")
+
+    async def scenario(client: httpx.AsyncClient) -> None:
+        body = {"type": "page", "properties": {"text": "x" * 40_000}}
+        for path in ("/a", "/a/b", "/a/c", "/a/d"):
+            assert (await client.put(f"/content{path}", json=body)).is_success
+        pages, url = [], "/digests/a?limit=5000&up_to=/a/d"
+        while url:
+            page = (await client.get(url)).json()
+            pages.append([one["path"] for one in page["nodes"]])
+            url = page["next"]
+        assert pages == [["/a", "/a/b"], ["/a/c", "/a/d"], []]
 
     serve(scenario)
