@@ -94,6 +94,11 @@ def test_r35_who_it_is_not_for_is_not_waited_for(site: Site) -> None:
         )
 
     site.run(before)
+    site.rows(
+        "UPDATE bookkeeping.known_subscriber SET seen_at = now() - interval '1 minute' "
+        "RETURNING agent"
+    )
+    site.recreate(TOPICS.discovery)
     site.run(after)
 
 
