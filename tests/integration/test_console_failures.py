@@ -1,11 +1,13 @@
 """The console's distributions, error queues and commands over HTTP."""
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
+from packhorse_services.console.page.failures import Failure
 from tests.harness.console import (
     HOSTILE,
     ConsoleSite,
@@ -52,6 +54,20 @@ def test_what_was_given_up_is_shown_by_reason(site: ConsoleSite) -> None:
     assert text.index("NotNullViolation") < text.index("OutOfMemory"), "the largest group first"
     asked = {path.partition("?")[0] for _, path, _, _ in site.publisher.requested}
     assert "/queues/sub3/errors" not in asked, "it has none"
+
+
+def test_many_reasons_are_sorted_once_and_the_first_are_shown(
+    site: ConsoleSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, seen = Failure.kind.fget, []
+    assert read is not None
+    monkeypatch.setattr(Failure, "kind", property(lambda one: seen.append(1) or read(one)))
+    site.publisher.shows(queue("sub1", errors=1_000))
+    words = ("".join(letters) for letters in product("abcdefghij", repeat=3))
+    site.publisher.gave_up("sub1", *(failure(n, f"{word}: 1") for n, word in enumerate(words)))
+    text = site.get("failures").text
+    assert (text.count("data-group="), len(seen)) == (50, 1_000)
+    assert "and 950 more reasons" in text
 
 
 def test_the_filter_takes_a_part_of_the_reason(site: ConsoleSite) -> None:

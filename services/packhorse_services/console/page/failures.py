@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import groupby
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -23,6 +22,8 @@ MOST = 1_000
 _MOST_QUEUES = 100
 _SHOWN = 10
 """Entries of a group on the page."""
+_GROUPS = 50
+"""Groups on the page."""
 _LONGEST_KIND = 80
 _PARTICULAR = re.compile(r"[\"'/\d(\[]")
 """Where a reason begins to speak of one package."""
@@ -97,14 +98,13 @@ class Failures:
     more: bool = False
     wrong: Sequence[str] = field(default=())
 
-    @property
-    def groups(self) -> list[ReasonGroup]:
-        """The entries by what their reasons have in common, the largest group first."""
-        ordered = sorted(self.entries, key=lambda one: one.kind)
-        groups = [
-            ReasonGroup(kind, [*found]) for kind, found in groupby(ordered, lambda one: one.kind)
-        ]
-        return sorted(groups, key=lambda group: -len(group.entries))
+    def grouped(self) -> list[ReasonGroup]:
+        """Return the entries by what their reasons have in common, the largest group first."""
+        groups: dict[str, list[Failure]] = {}
+        for one in self.entries:
+            groups.setdefault(one.kind, []).append(one)
+        found = [ReasonGroup(kind, groups[kind]) for kind in sorted(groups)]
+        return sorted(found, key=lambda group: -len(group.entries))
 
 
 @router.get("/failures")
@@ -119,6 +119,8 @@ async def show_failures(
     return visit.page(
         "failures.html",
         found=found,
+        groups=found.grouped(),
+        most=_GROUPS,
         requested=requested,
         agents=visit.agents,
         notice=notice,
