@@ -1,6 +1,8 @@
 """The console's distributions, error queues and commands over HTTP."""
 
+import re
 from collections.abc import Iterator
+from html import unescape
 from itertools import product
 from typing import Any
 from urllib.parse import urlencode
@@ -41,6 +43,13 @@ def site(running: ConsoleSite) -> ConsoleSite:
         for action, answer in done.items():
             publisher.answers[f"POST /queues/{name}/errors/{action}"] = answer
     return running
+
+
+def shown(site: ConsoleSite, action: str) -> dict[str, str]:
+    """Return the fields of the form that asks for the number."""
+    text = site.get(f"failures/{action}").text
+    fields = re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', text)
+    return {name: unescape(value) for name, value in fields}
 
 
 def changes(site: ConsoleSite) -> list[tuple[str, list[int], str | None]]:
@@ -92,18 +101,35 @@ def test_one_is_done_at_once(site: ConsoleSite, action: str) -> None:
 def test_all_are_done_once_the_number_is_typed_and_what_is_out_again_is_left(
     site: ConsoleSite,
 ) -> None:
-    assert "redistribute 3" in site.get("failures/redistribute").text
-    assert site.post("failures/redistribute", **FORM).status_code == 303
+    form = shown(site, "redistribute")
+    assert site.post("failures/redistribute", **form, typed="redistribute 3").status_code == 303
     assert [one[:2] for one in changes(site)] == [
         ("/queues/sub1/errors/redistribute", [7, 8]),
         ("/queues/sub2/errors/redistribute", [7]),
     ]
 
 
-def test_no_more_is_done_than_was_confirmed(site: ConsoleSite) -> None:
-    form = {"filter": "", "count": "1", "typed": "dismiss 1"}
-    assert site.post("failures/dismiss", **form).status_code == 303
-    assert [one[:2] for one in changes(site)] == [("/queues/sub1/errors/dismiss", [7])]
+def test_what_arrives_after_the_question_is_left_as_it_is(site: ConsoleSite) -> None:
+    form = shown(site, "dismiss")
+    site.publisher.gave_up("sub1", failure(7), failure(8, "OutOfMemory: 12 MiB"), failure(10))
+    site.publisher.shows(queue("sub1", errors=3), queue("sub2", errors=2), queue("sub3", errors=1))
+    site.publisher.gave_up("sub3", failure(5))
+    assert site.post("failures/dismiss", **form, typed="dismiss 4").status_code == 303
+    assert [one[:2] for one in changes(site)] == [
+        ("/queues/sub1/errors/dismiss", [7, 8]),
+        ("/queues/sub2/errors/dismiss", [7, 9]),
+    ]
+
+
+@pytest.mark.parametrize("offsets", [(7,), (6, 8), (6, 7, 8)])
+def test_nothing_is_done_when_what_was_shown_has_changed(
+    site: ConsoleSite, offsets: tuple[int, ...]
+) -> None:
+    form = shown(site, "dismiss")
+    site.publisher.gave_up("sub1", *map(failure, offsets))
+    done = site.post("failures/dismiss", **form, typed="dismiss 4")
+    assert (done.status_code, "look at it again" in done.text) == (400, True)
+    assert changes(site) == []
 
 
 @pytest.mark.parametrize(
@@ -112,8 +138,10 @@ def test_no_more_is_done_than_was_confirmed(site: ConsoleSite) -> None:
         {},
         {"count": "3"},
         {"count": "3", "typed": "dismiss 3"},
-        {"count": "²", "typed": "redistribute ²"},
-        {"count": "-1", "typed": "redistribute -1"},
+        {"count": "3", "typed": "redistribute 3"},
+        {"count": "3", "typed": "redistribute 3", "up_to": '[["main", "sub1", 9]]', "seen": "x"},
+        {"count": "²", "typed": "redistribute ²", "up_to": "[" * 5_000},
+        {"count": "1", "typed": "redistribute 1", "up_to": '[["main", "sub1", Infinity]]'},
     ],
 )
 def test_a_forged_form_changes_nothing(site: ConsoleSite, form: dict[str, str]) -> None:

@@ -1,10 +1,14 @@
 """What is done about entries of error queues: to one at once, to many once a number is typed."""
 
+import hashlib
+import json
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Annotated, Literal
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Depends, Response
+from pydantic import TypeAdapter, ValidationError
 
 from packhorse.client.errors import ClientError
 from packhorse.runtime import audit
@@ -25,6 +29,8 @@ router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=Fal
 
 Act = Literal["redistribute", "dismiss"]
 _EXAMPLES = 5
+_UP_TO = TypeAdapter(list[tuple[str, str, int]])
+"""Agent, subscriber, and the highest offset of its error queue that was shown."""
 
 
 @router.get("/failures/{action}")
@@ -56,14 +62,13 @@ async def _act(visit: Visit, action: Act, form: dict[str, str]) -> Response:
     offset, count = form.get("offset", ""), form.get("count", "")
     if offset:
         meant = [one for one in await _meant(visit, action, requested) if _is(one, offset)]
-    elif (
-        count.isascii()
-        and count.isdigit()
-        and form.get("typed", "").strip() == (f"{action} {count}")
-    ):
-        meant = (await _meant(visit, action, requested))[: int(count[:9])]
-    else:
+    elif form.get("typed", "").strip() != f"{action} {count}":
         return await _question(visit, action, requested, "That was not the text to type.")
+    else:
+        meant = _up_to(await _meant(visit, action, requested), form.get("up_to", ""))
+        if (str(len(meant)), _digest(meant)) != (count, form.get("seen", "")):
+            said = "What was given up has changed; look at it again."
+            return await _question(visit, action, requested, said)
     changed, wrong = await _change(visit, action, meant)
     audit.note(visit.request, changed=changed)
     if wrong:
@@ -114,11 +119,41 @@ async def _question(
         action=action,
         requested=requested,
         count=len(meant),
+        up_to=_highest(meant),
+        seen=_digest(meant),
         examples=meant[:_EXAMPLES],
         subscribers=sorted({one.subscriber for one in meant}),
         allowed=may,
         wrong=wrong,
     )
+
+
+def _highest(meant: Sequence[Failure]) -> str:
+    """Return how far each queue was shown, for the form; what comes later is left out by it."""
+    found: dict[tuple[str, str], int] = {}
+    for one in meant:
+        key, offset = (one.agent, one.subscriber), int(one.entry["offset"])
+        found[key] = max(offset, found.get(key, offset))
+    return json.dumps([(*key, offset) for key, offset in found.items()])
+
+
+def _up_to(meant: Sequence[Failure], text: str) -> list[Failure]:
+    """Return those that lie no higher than what a form says was shown of their queues."""
+    try:
+        highest = {(agent, name): offset for agent, name, offset in _UP_TO.validate_json(text)}
+    except ValidationError:
+        return []
+    return [
+        one
+        for one in meant
+        if int(one.entry["offset"]) <= highest.get((one.agent, one.subscriber), -1)
+    ]
+
+
+def _digest(meant: Sequence[Failure]) -> str:
+    """Return what tells whether they are the ones that were shown."""
+    names = sorted((one.agent, one.subscriber, int(one.entry["offset"])) for one in meant)
+    return hashlib.sha256(json.dumps(names).encode()).hexdigest()
 
 
 def _filter(text: str) -> FailureFilter:
