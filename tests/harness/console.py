@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -178,12 +178,13 @@ def journal_record(offset: int, **more: Any) -> dict[str, Any]:
 class WrittenPublisher:
     """`answers` are by method and path; a pair says the status too, bytes are a stream of events.
 
-    `requested` is what came.
+    `requested` is what came; `meanwhile` happens once, before the next answer.
     """
 
     url: str = ""
     answers: dict[str, Any] = field(default_factory=dict)
     requested: list[tuple[str, str, str | None, Any]] = field(default_factory=list)
+    meanwhile: list[Callable[[], object]] = field(default_factory=list)
 
     def shows(self, *queues: Mapping[str, Any]) -> None:
         """Show these queues, each with a package for each of its length."""
@@ -271,6 +272,8 @@ def written_publisher() -> Iterator[WrittenPublisher]:
             token = self.headers.get("Authorization")
             read = json.loads(body) if body else None
             written.requested.append((self.command, self.path, token, read))
+            if written.meanwhile:
+                written.meanwhile.pop()()
             found = written.answers.get(f"{self.command} {urlsplit(self.path).path}")
             status, document = found if isinstance(found, tuple) else (200, found)
             if found is None:

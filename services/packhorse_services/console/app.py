@@ -47,7 +47,7 @@ def console(settings: Settings, authenticator: Authenticator) -> FastAPI:
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         async with calling_at_stop(app.state.stopping, parts.streams.end_streams):
             yield
-        for services in (parts.publishers, parts.contents, parts.cleanup):
+        for services in (parts.publishers, parts.contents, parts.cleanup, parts.compared):
             await services.close()
 
     app = create_app(_SERVICE, authenticator, Readiness({}), lifespan=lifespan, docs=settings.docs)

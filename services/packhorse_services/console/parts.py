@@ -7,12 +7,15 @@ from fastapi import Request
 
 from packhorse.runtime.feed import Streams
 from packhorse.runtime.metrics import CONSOLE_EVENT_STREAMS, report
+from packhorse.runtime.places import Places
 from packhorse_services.console.links import SignInLinks
 from packhorse_services.console.settings import Settings
 from packhorse_services.console.upstream import Services
 
 _STREAMS = 50
 """Browsers that follow events: each takes one of the 100 connections to a publisher."""
+_COMPARISONS = 4
+"""Comparisons under way, one of a caller; each asks for up to 16 pages of digests at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +31,15 @@ class ConsoleParts:
     """The services that are asked, the links that sign in, and other services' pages.
 
     `publishers` are by the names of their agents; `contents` by subscribers' names, the author's
-    by an empty one; `cleanup` has one with an empty name, or none.
+    by an empty one; `cleanup` has one with an empty name, or none. `compared` are the publishers
+    over connections of their own, so that digests keep no other page waiting.
     """
 
     publishers: Services
     contents: Services
     cleanup: Services
+    compared: Services
+    comparisons: Places
     streams: Streams
     links: SignInLinks
     neighbours: Sequence[Neighbour]
@@ -50,6 +56,8 @@ def assemble(settings: Settings) -> ConsoleParts:
         Services("publisher", settings.publisher_urls, settings.upstream_timeout_s),
         Services("content", contents, settings.upstream_timeout_s),
         Services("cleanup", cleanup, settings.upstream_timeout_s),
+        Services("publisher", settings.publisher_urls, settings.upstream_timeout_s),
+        Places("comparisons", _COMPARISONS, 1),
         Streams(CONSOLE_EVENT_STREAMS, _STREAMS),
         SignInLinks(),
         [Neighbour(title, url) for title, url in pages if url],

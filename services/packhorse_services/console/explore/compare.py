@@ -5,6 +5,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
@@ -16,11 +17,14 @@ from packhorse.client.exchange import Document
 from packhorse.runtime import audit
 from packhorse.runtime.auth import TokenScope
 from packhorse.runtime.pages.rendering import PREFIX
-from packhorse.runtime.pages.session import Form
+from packhorse.runtime.pages.session import Form, token_of
+from packhorse.runtime.places import who
+from packhorse.runtime.problems import Problem
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import address
 from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to
+from packhorse_services.console.parts import of
 from packhorse_services.console.upstream import Answered, each
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
@@ -104,12 +108,16 @@ async def _page(
     may = visit.rights.read and "" in visit.content_urls
     names = [requested.subscriber] if requested.subscriber else _names(visit)[:_MOST_SUBSCRIBERS]
     answers: list[Answered[Document]] = []
+    status = 400 if wrong else 200
     if may and asked:
-        answers = await each(names, lambda name: _compared(visit, requested, name))
+        try:
+            answers = await _all_compared(visit, requested, names)
+        except Problem as problem:
+            status, wrong = problem.status_code, f"{wrong} {problem.detail}".strip()
     sides = await _sides(visit, requested) if may and requested.show else []
     return visit.page(
         "compare.html",
-        400 if wrong else 200,
+        status,
         requested=requested,
         answers=answers,
         sides=sides,
@@ -139,12 +147,32 @@ def _client(visit: Visit, requested: Comparison, subscriber: str) -> AsyncClient
     urls = visit.content_urls
     if subscriber not in urls or not subscriber:
         raise ClientError(f"this console was not told where {subscriber} is served")
-    return visit.publisher(visit.agent(requested.agent)).reaching(
+    compared = of(visit.request).compared
+    return compared.client(visit.agent(requested.agent), token_of(visit.request)).reaching(
         {"content": urls[""], "subscriber": urls[subscriber]}
     )
 
 
+def _place(visit: Visit) -> AbstractContextManager[None]:
+    """Hold a place for a comparison. Raises `Problem` 429 for who has one, 503 for too many."""
+    return of(visit.request).comparisons.taken(who(visit.request.scope))
+
+
+async def _all_compared(
+    visit: Visit, requested: Comparison, names: Sequence[str]
+) -> list[Answered[Document]]:
+    """Return what differs at several subscribers, in one place. Raises `Problem`."""
+    with _place(visit):
+        return await each(names, lambda name: _differing(visit, requested, name))
+
+
 async def _compared(visit: Visit, requested: Comparison, subscriber: str) -> Document:
+    """Return what differs, in a place of its own. Raises `ClientError`, `Problem`."""
+    with _place(visit):
+        return await _differing(visit, requested, subscriber)
+
+
+async def _differing(visit: Visit, requested: Comparison, subscriber: str) -> Document:
     """Return what differs. Raises `ClientError`, also for a subtree that takes too long."""
     client = _client(visit, requested, subscriber)
     try:
