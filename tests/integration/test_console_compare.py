@@ -80,6 +80,20 @@ def test_whether_a_subtree_is_equal_is_shown_for_each_subscriber(site: ConsoleSi
     assert "data-compared" not in site.get("compare?path=/site").text, "not before it is asked"
 
 
+def test_a_path_that_nobody_has_is_not_equal(
+    site: ConsoleSite, running: tuple[ConsoleSite, WrittenPublisher, WrittenPublisher]
+) -> None:
+    for one in running[1:]:
+        has(one, {})
+    text = site.get("compare?path=/site&asked=1").text
+    assert text.count("There is no node at /site") == 2
+    assert "equal</span>" not in text
+    has(running[2], {"/site": "1"})
+    text = site.get("compare?path=/site&asked=1").text
+    first, second = text.partition('data-compared="sub2"')[::2]
+    assert ("no node" in first, "no node" in second) == (False, True), "sub1 has it alone"
+
+
 def test_what_differs_is_shown_node_by_node_and_side_by_side(
     site: ConsoleSite, running: tuple[ConsoleSite, WrittenPublisher, WrittenPublisher]
 ) -> None:
