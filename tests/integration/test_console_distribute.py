@@ -124,6 +124,23 @@ def test_a_release_that_waits_is_shown_as_a_distribution(site: ConsoleSite) -> N
     )
 
 
+def test_who_may_not_distribute_is_offered_no_way_to_it(site: ConsoleSite) -> None:
+    waiting = {**distribution("r1", state="SCHEDULED"), "subscribers": []}
+    site.publisher.answers["GET /distributions/r1"] = waiting
+    site.publisher.answers["GET /distributions/d1"] = {**waiting, "state": "DISTRIBUTED"}
+    site.publisher.answers["GET /distributions"] = {"distributions": [], "next": None}
+    site.publisher.answers["GET /releases"] = {"agent": "main", "releases": [], "next": None}
+    of = "distribution?agent=main&number="
+    for page in ("distributions", "releases", "live", f"{of}r1", f"{of}d1"):
+        offered = ['href="/pages/distribute?', "Send it now"]
+        found = [
+            any(one in site.get(page, token).text for one in offered)
+            for token in ("operator", "viewer")
+        ]
+        assert found == [True, False], page
+    assert 'href="/pages/distribute?' not in site.get("distribute", token="viewer").text
+
+
 @pytest.mark.parametrize(
     ("token", "sent_from", "status"),
     [
