@@ -240,6 +240,16 @@ def test_a_link_signs_in_once(site: ConsoleSite) -> None:
     assert (again.status_code, "set-cookie" in again.headers) == (410, False)
 
 
+def test_a_caller_who_makes_many_links_loses_only_the_own_oldest(site: ConsoleSite) -> None:
+    others = link_of(site, "admin").partition("ticket=")[2]
+    own = [link_of(site).partition("ticket=")[2] for _ in range(7)]
+    statuses = [
+        site.post("sign-in/link", token=None, ticket=ticket).status_code
+        for ticket in (others, own[0], *own[-6:])
+    ]
+    assert statuses == [303, 410, 410, *[303] * 5]
+
+
 def test_no_other_site_can_follow_a_link(site: ConsoleSite) -> None:
     ticket = link_of(site).partition("ticket=")[2]
     refused = site.post("sign-in/link", token=None, sent_from="cross-site", ticket=ticket)

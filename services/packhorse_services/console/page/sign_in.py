@@ -22,10 +22,10 @@ Ticket = Annotated[str, Query(max_length=100)]
 
 
 @router.post("/sign-in-links")
-async def make_sign_in_link(request: Request, _caller: Caller) -> dict[str, str]:
+async def make_sign_in_link(request: Request, caller: Caller) -> dict[str, str]:
     """Return the path of a page that signs a browser in with the caller's own token, once."""
     token = request.headers.get("authorization", "").partition(" ")[2].strip()
-    return {"path": f"{PREFIX}/sign-in/link?ticket={of(request).links.keep(token)}"}
+    return {"path": f"{PREFIX}/sign-in/link?ticket={of(request).links.keep(token, caller.name)}"}
 
 
 @router.get("/sign-in/link")
