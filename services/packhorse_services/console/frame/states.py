@@ -24,7 +24,12 @@ _BAD, _WARN, _BUSY, _GOOD, _REST = (
 
 _LOOKS: Mapping[str, Look] = {
     # of queues and subscribers
-    "BLOCKED": Look(*_BAD, 0, "Mend what the reason names, then retry; or skip the first package."),
+    "BLOCKED": Look(
+        *_BAD,
+        0,
+        "Mend what the reason names, then retry. A retry imports the content as it was sent: if "
+        "that is wrong, mend it at the author, skip the package, and distribute its paths again.",
+    ),
     "GAP": Look(
         *_BAD, 0, "The journal has forgotten what comes next: load a snapshot, or reset it."
     ),
