@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -113,8 +114,12 @@ def test_a_caller_has_one_comparison_at_a_time_and_others_have_theirs(
 ) -> None:
     page = "compare?path=/site&subscriber=sub1"
     meanwhile: list[Any] = []
+
+    def ask(token: str) -> None:
+        meanwhile.append(site.get(page, token))
+
     for token in ("operator", "admin"):
-        running[2].meanwhile.append(lambda token=token: meanwhile.append(site.get(page, token)))
+        running[2].meanwhile.append(partial(ask, token))
         assert 'data-differs="/site/other"' in site.get(page).text
     assert [one.status_code for one in meanwhile] == [429, 200]
     assert "try again" in meanwhile[0].text

@@ -68,9 +68,13 @@ def test_what_was_given_up_is_shown_by_reason(site: ConsoleSite) -> None:
 def test_many_reasons_are_sorted_once_and_the_first_are_shown(
     site: ConsoleSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, seen = Failure.kind.fget, []
-    assert read is not None
-    monkeypatch.setattr(Failure, "kind", property(lambda one: seen.append(1) or read(one)))
+    read, seen = Failure.__dict__["kind"].fget, list[Failure]()
+
+    def counted(one: Failure) -> str:
+        seen.append(one)
+        return str(read(one))
+
+    monkeypatch.setattr(Failure, "kind", property(counted))
     site.publisher.shows(queue("sub1", errors=1_000))
     words = ("".join(letters) for letters in product("abcdefghij", repeat=3))
     site.publisher.gave_up("sub1", *(failure(n, f"{word}: 1") for n, word in enumerate(words)))
