@@ -15,7 +15,7 @@ from packhorse_services.console.upstream import Services
 _STREAMS = 50
 """Browsers that follow events: each takes one of the 100 connections to a publisher."""
 _COMPARISONS = 4
-"""Comparisons under way, one of a caller; each asks for up to 16 pages of digests at a time."""
+"""Comparisons under way, one of a caller; each asks for up to 8 pages of digests at a time."""
 
 
 @dataclass(frozen=True, slots=True)
