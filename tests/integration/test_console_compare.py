@@ -81,6 +81,27 @@ def test_whether_a_subtree_is_equal_is_shown_for_each_subscriber(site: ConsoleSi
     assert "data-compared" not in site.get("compare?path=/site").text, "not before it is asked"
 
 
+def test_a_caller_has_one_comparison_at_a_time_and_others_have_theirs(
+    site: ConsoleSite, running: tuple[ConsoleSite, WrittenPublisher, WrittenPublisher]
+) -> None:
+    page = "compare?path=/site&subscriber=sub1"
+    meanwhile: list[Any] = []
+
+    def ask(token: str) -> None:
+        meanwhile.append(site.get(page, token))
+
+    for token in ("operator", "admin"):
+        running[2].meanwhile.append(partial(ask, token))
+        assert 'data-differs="/site/other"' in site.get(page).text
+    assert [one.status_code for one in meanwhile] == [429, 200]
+    assert "try again" in meanwhile[0].text
+    running[2].meanwhile.append(
+        lambda: meanwhile.append(site.post("compare/mend", **FORM, count="3", typed="mend 3"))
+    )
+    assert site.get(page).status_code == 200
+    assert (meanwhile[2].status_code, sent(site)) == (429, [])
+
+
 def test_a_path_that_nobody_has_is_not_equal(
     site: ConsoleSite, running: tuple[ConsoleSite, WrittenPublisher, WrittenPublisher]
 ) -> None:
@@ -107,27 +128,6 @@ def test_what_differs_is_shown_node_by_node_and_side_by_side(
     assert 'data-differs="/site/same"' not in text
     assert text.index("Of the author") < text.index("Of before")
     assert text.index("title") < text.index(">same<"), "what differs comes first"
-
-
-def test_a_caller_has_one_comparison_at_a_time_and_others_have_theirs(
-    site: ConsoleSite, running: tuple[ConsoleSite, WrittenPublisher, WrittenPublisher]
-) -> None:
-    page = "compare?path=/site&subscriber=sub1"
-    meanwhile: list[Any] = []
-
-    def ask(token: str) -> None:
-        meanwhile.append(site.get(page, token))
-
-    for token in ("operator", "admin"):
-        running[2].meanwhile.append(partial(ask, token))
-        assert 'data-differs="/site/other"' in site.get(page).text
-    assert [one.status_code for one in meanwhile] == [429, 200]
-    assert "try again" in meanwhile[0].text
-    running[2].meanwhile.append(
-        lambda: meanwhile.append(site.post("compare/mend", **FORM, count="3", typed="mend 3"))
-    )
-    assert site.get(page).status_code == 200
-    assert (meanwhile[2].status_code, sent(site)) == (429, [])
 
 
 def test_what_was_seen_is_mended_at_that_subscriber_alone(
