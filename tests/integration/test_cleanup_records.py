@@ -97,6 +97,16 @@ def test_r30_what_is_shown_of_a_body_is_bounded(log: Log, size: int, shown: int)
     assert (len(one.nodes), one.more_nodes, one.wrong) == (shown, True, "")
 
 
+@pytest.mark.parametrize("properties", ['{"a": "\\ud800"}', '{"a": ' + "[" * 300 + "]" * 300 + "}"])
+def test_r30_what_json_can_not_hold_spoils_no_page(log: Log, properties: str) -> None:
+    log.package(1, nodes=[Node("/odd", "page", properties)])
+    log.package(2)
+    first, second = log.read(bodies=True)
+    assert first.nodes is not None or first.wrong
+    assert first.model_dump_json(), "JSON can hold it"
+    assert second.nodes is not None
+
+
 def test_r30_bodies_are_shown_of_one_record() -> None:
     assert RecordsPage(bodies=True, limit=1).bodies
     with pytest.raises(ValidationError, match="limit=1"):

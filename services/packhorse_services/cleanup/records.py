@@ -32,6 +32,7 @@ from packhorse.wire.package_codec import decode_package
 from packhorse.wire.record import message_type
 from packhorse_services.cleanup.keeping import NotInLog
 
+_DEEPEST = 50
 _NODES = 100
 _NODES_BYTES = 1024 * 1024
 """What is shown of a package's body: a node that passes either bound is not even parsed (R30)."""
@@ -131,11 +132,11 @@ class Records:
                 message = plain(asdict(decoded))
                 if bodies and isinstance(decoded, PackageMessage):
                     nodes, more = _first(unpack(decoded, self._blobs))
-        except (PackhorseError, ValueError) as error:
-            wrong = str(error)
+        except (PackhorseError, ValueError, RecursionError) as error:
+            wrong = plain(str(error))
         return JournalRecord(
             offset=record.offset,
-            time=datetime.fromtimestamp(record.time_ms / 1000, UTC) if record.time_ms else None,
+            time=_moment(record.time_ms),
             key=record.key,
             type=kind[:100],
             size=len(record.value),
@@ -146,17 +147,30 @@ class Records:
         )
 
 
-def plain(value: Any) -> Any:
-    """Return what JSON can hold: enums by their values, digests in hex, bodies as their lengths."""
+def plain(value: Any, depth: int = _DEEPEST) -> Any:
+    """Return what JSON can hold: enums by their values, digests in hex, bodies as their lengths.
+
+    Half surrogate pairs become escapes, and what is deeper than `depth` an ellipsis.
+    """
+    if isinstance(value, Mapping | list | tuple) and not depth:
+        return "…"
     if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
+        return {plain(str(name)): plain(one, depth - 1) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(one, depth - 1) for one in value]
     if isinstance(value, enum.Enum):
         return plain(value.value)
     if isinstance(value, bytes):
         return value.hex() if len(value) <= 32 else f"{len(value)} bytes"
-    return value
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
+
+
+def _moment(time_ms: int) -> datetime | None:
+    """Return a record's time; None for none, and for what a producer has made up."""
+    try:
+        return datetime.fromtimestamp(time_ms / 1000, UTC) if time_ms else None
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def _first(nodes: Iterable[Node]) -> tuple[list[dict[str, Any]], bool]:
@@ -173,5 +187,5 @@ def _first(nodes: Iterable[Node]) -> tuple[list[dict[str, Any]], bool]:
 
 def _node(node: Node) -> dict[str, Any]:
     binaries = {one.name: plain(asdict(one)) for one in node.binaries}
-    properties = json.loads(node.properties)
+    properties = plain(json.loads(node.properties))
     return {"path": node.path, "type": node.type, "properties": properties, "binaries": binaries}
