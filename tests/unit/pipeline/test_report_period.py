@@ -31,7 +31,7 @@ def test_what_is_no_time_is_reported_by_its_name(
     begin: str | None, end: str | None, name: str
 ) -> None:
     with pytest.raises(
-        WrongPeriod, match=f"^{name}: a moment is a date and time with a time zone, "
+        WrongPeriod, match=f"^{name}: a moment is a date and time with a time zone "
     ) as wrong:
         period(begin, end, NOW)
     assert "URL" not in str(wrong.value)
@@ -47,4 +47,4 @@ def test_the_command_names_its_option(
         main()
     assert ended.value.code == 2
     reported = capsys.readouterr().err
-    assert reported.startswith("error: --from: a moment is a date and time with a time zone, ")
+    assert reported.startswith("error: --from: a moment is a date and time with a time zone ")
