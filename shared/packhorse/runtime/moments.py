@@ -24,7 +24,8 @@ def moment_of(text: object) -> datetime:
         except (ValueError, OverflowError):  # no such day or hour, or before the year 1
             found = None
     if found is None:
-        raise ValueError(f"a moment is a date and time with a time zone (RFC 3339), such as {_EXAMPLE}")
+        zoned = "a moment is a date and time with a time zone (RFC 3339)"
+        raise ValueError(f"{zoned}, such as {_EXAMPLE}")
     if not 1970 < found.year < 9000:
         raise ValueError("a moment is in the years 1971 to 8999")
     return found
