@@ -3,10 +3,12 @@
 In the library since it writes `content.node`, whose SQL is here.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from operator import attrgetter
 
 from psycopg import Connection
 
+from packhorse.content.batches import batches
 from packhorse.content.node import Node
 from packhorse.content.rows import format_binaries
 
@@ -24,7 +26,7 @@ def copy_in(conn: Connection, nodes: Iterable[Node]) -> int:
     Raises what `nodes` raises, and psycopg's errors for a path that is there, or no JSON object.
     """
     count = 0
-    for batch in _batches(nodes):
+    for batch in batches(nodes, attrgetter("size"), most=_BATCH_NODES, most_size=_BATCH_CHARACTERS):
         with conn.cursor() as cursor, cursor.copy(_COPY) as copy:
             for node in batch:
                 copy.write_row(
@@ -32,16 +34,3 @@ def copy_in(conn: Connection, nodes: Iterable[Node]) -> int:
                 )
         count += len(batch)
     return count
-
-
-def _batches(nodes: Iterable[Node]) -> Iterator[list[Node]]:
-    batch: list[Node] = []
-    size = 0
-    for node in nodes:
-        batch.append(node)
-        size += node.size
-        if len(batch) >= _BATCH_NODES or size >= _BATCH_CHARACTERS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

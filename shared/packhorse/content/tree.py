@@ -4,9 +4,11 @@ A subtree is the node and a range of paths that compare by bytes; `LIKE` is neve
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 
 from psycopg import Connection
 
+from packhorse.content.batches import batches
 from packhorse.content.node import (
     ROOT,
     InvalidPath,
@@ -202,7 +204,9 @@ def replace_part(conn: Connection, part: SubtreePart, nodes: Iterable[Node]) -> 
     wins. Raises `InvalidPath` when one of `nodes` lies outside; the caller then rolls back.
     """
     delete_parts(conn, [part])
-    for batch in _batches(_all_within(nodes, part)):
+    for batch in batches(
+        _all_within(nodes, part), attrgetter("size"), most=_BATCH_NODES, most_size=_BATCH_BYTES
+    ):
         upsert(conn, batch)
 
 
@@ -243,16 +247,3 @@ def _all_within(nodes: Iterable[Node], part: SubtreePart) -> Iterator[Node]:
         if not part.holds(node.path):
             raise InvalidPath(f"{node.path!r} is not within what of {part.top!r} is replaced")
         yield node
-
-
-def _batches(nodes: Iterable[Node]) -> Iterator[list[Node]]:
-    batch: list[Node] = []
-    size = 0
-    for node in nodes:
-        batch.append(node)
-        size += node.size
-        if len(batch) >= _BATCH_NODES or size >= _BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

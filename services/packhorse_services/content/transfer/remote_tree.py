@@ -18,6 +18,7 @@ from packhorse.client.errors import Invalid, NotFound, Refused, Unreadable
 from packhorse.client.exchange import Request, answered_by, quoted
 from packhorse.client.patience import Patience
 from packhorse.client.problems import Words
+from packhorse.content.batches import batches
 from packhorse.content.node import Binary, Node
 from packhorse.content.rows import parse_binaries
 from packhorse_services.content.transfer.folder_import import ImportBatch, Stored
@@ -124,8 +125,9 @@ class RemoteTree:
         """Send the bytes of files, and return those; one that can't be read any more is refused."""
         digests = {path: one["digest"].removeprefix("sha256:") for path, one in files.items()}
         wanted = {one: small[one] for one in digests.values() if one in small}
-        for part in _parts(wanted):
-            self._post("/blobs", packed(part), MEDIA_TYPE)
+        parts = batches(wanted.items(), _size_in_archive, most=len(wanted), most_size=_PART_BYTES)
+        for part in parts:
+            self._post("/blobs", packed(dict(part)), MEDIA_TYPE)
         sent = dict(files)
         for path, sha256 in digests.items():
             if sha256 not in small:
@@ -202,15 +204,5 @@ class RemoteTree:
             raise OSError(str(error)) from error
 
 
-def _parts(binaries: Mapping[str, bytes]) -> Iterator[Mapping[str, bytes]]:
-    """Yield binaries in groups that one archive takes."""
-    part: dict[str, bytes] = {}
-    size = 0
-    for sha256, content in binaries.items():
-        if part and size + len(content) > _PART_BYTES:
-            yield part
-            part, size = {}, 0
-        part[sha256] = content
-        size += len(content) + _MEMBER_BYTES
-    if part:
-        yield part
+def _size_in_archive(binary: tuple[str, bytes]) -> int:
+    return len(binary[1]) + _MEMBER_BYTES

@@ -4,7 +4,7 @@ Two sorted streams of digests are merged page by page, so memory is bounded for 
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from packhorse.client.calls import queues
@@ -21,7 +21,8 @@ from packhorse.client.exchange import (
     requested,
     with_query,
 )
-from packhorse.content.node import ROOT, parent_of
+from packhorse.content.batches import batches
+from packhorse.content.node import ROOT, ancestors_of, parent_of
 
 MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 """In the words of the audit: the subscriber lacks it, has it alone, has it otherwise."""
@@ -89,14 +90,19 @@ def mend(
     """
     rows = list(differences)
     wanted = [one["path"] for one in rows if one["kind"] != EXTRA]
-    bodies = [("DELETE", some) for some in _batches(_tops(rows))]
-    bodies += [("ADD", some) for some in _batches(wanted)]
+    bodies = [("DELETE", some) for some in _in_requests(_tops(rows))]
+    bodies += [("ADD", some) for some in _in_requests(wanted)]
     mended = Document(ids=[], changed=[])
     for number, (action, paths) in enumerate(bodies):
         absent = {"only_if_absent": True} if action == "DELETE" else {}
         body = {"action": action, "paths": paths, "targets": [subscriber], **absent}
         yield from _send_unchanged(body, key and f"{key}-{number}", mended)
     return mended
+
+
+def _in_requests(paths: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the paths, as many together as one request may have."""
+    return batches(paths, lambda path: len(path.encode()), most=_MOST_PATHS, most_size=_MOST_BYTES)
 
 
 def _send_unchanged(body: dict[str, Any], key: str | None, mended: Document) -> Operation[None]:
@@ -223,20 +229,15 @@ class _UnderWay:
             self._all |= one["action"] is None
             self._deep.update(one["deep_paths"], one["paths"] if one["action"] == "DELETE" else ())
             for path in (*one["paths"], *one["deep_paths"]):
-                self._nodes.update(_upwards(path))  # an import makes the folders above it
+                self._nodes.update(_way_to(path))  # an import makes the folders above it
 
     def touches(self, path: str) -> bool:
         """Return whether one of them may change this node."""
-        if self._all or path in self._nodes:
-            return True
-        return any(above in self._deep for above in _upwards(path))
+        return self._all or path in self._nodes or not self._deep.isdisjoint(_way_to(path))
 
 
-def _upwards(path: str) -> Iterable[str]:
-    while path != ROOT:
-        yield path
-        path = parent_of(path)
-    yield ROOT
+def _way_to(path: str) -> tuple[str, ...]:
+    return (ROOT, *ancestors_of(path), path)
 
 
 def _tops(rows: Iterable[Mapping[str, str]]) -> list[str]:
@@ -244,18 +245,3 @@ def _tops(rows: Iterable[Mapping[str, str]]) -> list[str]:
     extra = [one["path"] for one in rows if one["kind"] == EXTRA]
     held = set(extra)
     return [one for one in extra if parent_of(one) not in held]
-
-
-def _batches(paths: Sequence[str]) -> Iterable[list[str]]:
-    """Yield the paths, as many together as one request may have."""
-    batch: list[str] = []
-    size = 0
-    for path in paths:
-        length = len(path.encode())
-        if batch and (len(batch) == _MOST_PATHS or size + length > _MOST_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append(path)
-        size += length
-    if batch:
-        yield batch

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from packhorse.content.batches import batches
 from packhorse.content.node import ROOT, ancestors_of
 from packhorse.wire.actions import exports, notifies, touched
 from packhorse.wire.messages import PackageEntry, PackageMessage
@@ -85,10 +86,18 @@ class ContentChange:
 
     def in_parts(self) -> Iterator["ContentChange"]:
         """Yield changes that together are this one, each small enough for an event."""
-        for part in _parts(self.paths):
+        for part in _in_events(self.paths):
             yield replace(self, paths=part, deep_paths=())
-        for part in _parts(self.deep_paths):
+        for part in _in_events(self.deep_paths):
             yield replace(self, paths=(), deep_paths=part)
+
+
+def _in_events(paths: Sequence[str]) -> Iterator[list[str]]:
+    return batches(paths, _length_in_json, most=MOST_PATHS, most_size=_MOST_BYTES)
+
+
+def _length_in_json(path: str) -> int:
+    return len(path.encode()) * 2 + 4  # it doubles a quote or a backslash
 
 
 class WatchedRoots:
@@ -110,20 +119,6 @@ class WatchedRoots:
 def stored_text(text: str) -> str:
     """Return what an event can say of a text that somebody else has chosen: never too much."""
     return text[:_LONGEST_TEXT].replace("\0", "\ufffd")
-
-
-def _parts(paths: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    part: list[str] = []
-    size = 0
-    for path in paths:
-        length = len(path.encode()) * 2 + 4  # JSON doubles a quote or a backslash
-        if part and (len(part) == MOST_PATHS or size + length > _MOST_BYTES):
-            yield tuple(part)
-            part, size = [], 0
-        part.append(path)
-        size += length
-    if part:
-        yield tuple(part)
 
 
 def of_writing(
