@@ -201,15 +201,22 @@ def given(**values: Any) -> dict[str, Any]:
 
 
 def gathered(
-    path: str, rows: str, limit: int, most: int, service: ServiceName
+    path: str,
+    rows: str,
+    limit: int,
+    most: int,
+    service: ServiceName,
+    *,
+    enough: Callable[[list[Any]], bool] = lambda _: False,
 ) -> Operation[Document]:
     """Return one document with up to `limit` elements of its list `rows`.
 
-    A page holds `most` of them at the most, and may be shorter.
+    A page holds `most` of them at the most, and may be shorter. None is asked for once those that
+    were read are `enough`.
     """
     document = yield from _page(path, min(limit, most), service)
     found = document[rows]
-    while document["next"] and len(found) < limit:
+    while document["next"] and len(found) < limit and not enough(found):
         document = yield from _page(document["next"], min(limit - len(found), most), service)
         found += document[rows]
     return Document({**document, rows: found})

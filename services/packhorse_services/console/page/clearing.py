@@ -4,8 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from packhorse.client.awaiting import AsyncClient
-from packhorse.client.exchange import Document, segment
+from packhorse.client.exchange import segment
 from packhorse.runtime import audit
 from packhorse.runtime.auth import TokenScope
 from packhorse.runtime.pages.rendering import PREFIX
@@ -18,7 +17,6 @@ router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=Fal
 
 MOST = 10_000
 """Packages that one form removes: they are counted one by one, so that the number is right."""
-_PAGE = 1_000
 _EXAMPLES = 5
 
 _Name = Annotated[str, Query(min_length=1, max_length=200)]
@@ -53,7 +51,7 @@ async def clear(
 async def _question(
     visit: Visit, agent: str, subscriber: str, up_to: int | None, wrong: str = ""
 ) -> Response:
-    queue = await _waiting(visit.publisher(agent), subscriber, up_to)
+    queue = await visit.publisher(agent).queue(subscriber, limit=MOST, up_to=up_to)
     meant = [one for one in queue["entries"] if up_to is None or one["offset"] <= up_to]
     last = meant[-1]["offset"] if meant else 0
     url = visit.publisher_url(agent)
@@ -79,19 +77,6 @@ async def _question(
             )
         ],
     )
-
-
-async def _waiting(client: AsyncClient, subscriber: str, up_to: int | None) -> Document:
-    """Return a queue with what waits up to an offset, and perhaps more, `MOST` at the most."""
-    entries: list[Document] = []
-    path = f"/queues/{segment(subscriber)}?limit={_PAGE}"
-    while True:
-        page = await client.get(path)
-        entries += page["entries"]
-        path = page["next"]
-        beyond = up_to is not None and entries and entries[-1]["offset"] > up_to
-        if not path or beyond or len(entries) >= MOST:
-            return Document({**page, "entries": entries})
 
 
 def _number(text: str) -> int | None:

@@ -32,11 +32,19 @@ def queue(
     path_prefix: str | None = None,
     action: str | None = None,
     limit: int = 100,
+    up_to: int | None = None,
 ) -> Operation[Document]:
-    """Return a subscriber's queue with its first `entries`, oldest first."""
+    """Return a subscriber's queue with its first `entries`, oldest first.
+
+    No page behind the offset `up_to` is read.
+    """
     path = f"/queues/{segment(subscriber)}"
-    filters = given(path_prefix=path_prefix, action=action)
-    return (yield from gathered(with_query(path, **filters), "entries", limit, _PAGE, "publisher"))
+    url = with_query(path, **given(path_prefix=path_prefix, action=action))
+
+    def enough(entries: list[Any]) -> bool:
+        return up_to is not None and bool(entries) and entries[-1]["offset"] > up_to
+
+    return (yield from gathered(url, "entries", limit, _PAGE, "publisher", enough=enough))
 
 
 def queue_tag(subscriber: str) -> Operation[str]:
