@@ -1,12 +1,11 @@
 """Are they equal? What differs at subscribers from the author, and mending it at one of them."""
 
 import asyncio
-import hashlib
 import json
 import uuid
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -22,7 +21,7 @@ from packhorse.runtime.places import who
 from packhorse.runtime.problems import Problem
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
-from packhorse_services.console.frame.rendering import address
+from packhorse_services.console.frame.rendering import PageAddress, digest_of
 from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to
 from packhorse_services.console.parts import of
 from packhorse_services.console.upstream import Answered, each
@@ -39,20 +38,18 @@ _Name = Annotated[str, Query(max_length=200)]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(PageAddress):
     """What is compared: a subtree at one subscriber, or with an empty name at all of them.
 
     `show` is a node whose two versions are shown side by side.
     """
 
+    page = "compare"
+
     path: _Path = "/"
     subscriber: _Name = ""
     agent: _Name = ""
     show: _Path = ""
-
-    def url(self, **other: object) -> str:
-        """Return the address of this page; `other` replaces."""
-        return address("compare", **{**asdict(self), **other})
 
 
 Requested = Annotated[Comparison, Depends()]
@@ -133,9 +130,7 @@ async def _page(
 
 
 def _digest(differences: Sequence[Document]) -> str:
-    """Return a digest that two comparisons share exactly when the same differs."""
-    rows = sorted((one["kind"], one["path"]) for one in differences)
-    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+    return digest_of((one["kind"], one["path"]) for one in differences)
 
 
 def _names(visit: Visit) -> list[str]:

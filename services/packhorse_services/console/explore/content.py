@@ -1,7 +1,7 @@
 """Content as the author and as each subscriber has it: a node, what lies below, its history."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -12,7 +12,7 @@ from packhorse.client.exchange import Document, given, with_query
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
-from packhorse_services.console.frame.rendering import address
+from packhorse_services.console.frame.rendering import PageAddress
 from packhorse_services.console.frame.trees import Branch, tree
 from packhorse_services.console.frame.visit import PageVisit, Visit
 
@@ -28,16 +28,14 @@ _Name = Annotated[str, Query(max_length=255)]
 
 
 @dataclass(frozen=True)
-class ContentAddress:
+class ContentAddress(PageAddress):
     """A path and where it is looked at: at a subscriber, or with an empty name at the author."""
+
+    page = "content"
 
     path: _Path = "/"
     at: _Name = ""
     after: _Name = ""
-
-    def url(self, **other: object) -> str:
-        """Return the address of this page; `other` replaces."""
-        return address("content", **{**asdict(self), **other})
 
     @property
     def above(self) -> list[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """The journal: its topics, their records decoded, and the runs that clean up behind it."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -11,7 +11,7 @@ from packhorse.client.exchange import Document, given, with_query
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl
-from packhorse_services.console.frame.rendering import address, utc_moment
+from packhorse_services.console.frame.rendering import PageAddress, utc_moment
 from packhorse_services.console.frame.trees import Branch, tree
 from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit
 
@@ -26,21 +26,19 @@ _Word = Annotated[str, Query(max_length=20)]
 
 
 @dataclass(frozen=True)
-class JournalAddress:
+class JournalAddress(PageAddress):
     """Which records: of a topic, from an offset or a time in UTC on; else the newest.
 
     `bodies` shows one record with the content that it carries.
     """
+
+    page = "journal"
 
     topic: Topic = "package"
     partition: Annotated[int, Query(ge=0, le=10_000)] = 0
     offset: _Word = ""
     since: _Word = ""
     bodies: _Word = ""
-
-    def url(self, **other: object) -> str:
-        """Return the address of this page; `other` replaces."""
-        return address("journal", **{**asdict(self), **other})
 
     def path(self) -> str:
         """Return what is asked of the cleanup service. Raises `ValueError` for no time."""

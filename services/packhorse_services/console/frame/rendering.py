@@ -1,7 +1,12 @@
 """The pages of the console, and how states, times and amounts look in them."""
 
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, ClassVar
 from urllib.parse import urlencode
 
 from packhorse.runtime.pages.rendering import PREFIX, Pages
@@ -18,6 +23,17 @@ def address(page: str, **parameters: object) -> str:
     """Return the address of a page below the prefix; what is empty is left out."""
     given = {name: value for name, value in parameters.items() if value not in ("", None)}
     return f"{PREFIX}/{page}" + (f"?{urlencode(given)}" if given else "")
+
+
+@dataclass(frozen=True)
+class PageAddress:
+    """What a page is asked for: fields of the query, with defaults, and the `page` itself."""
+
+    page: ClassVar[str]
+
+    def url(self, page: str = "", **other: object) -> str:
+        """Return the address of this page, or of another one; `other` replaces and adds."""
+        return address(page or self.page, **{**asdict(self), **other})
 
 
 def utc_moment(text: str) -> datetime | None:
@@ -70,3 +86,8 @@ PAGES.templates.filters.update(
     duration=_duration, size=_size, short=_short, exact=_exact, look=look_of
 )
 PAGES.templates.globals["address"] = address
+
+
+def digest_of(rows: Iterable[tuple[Any, ...]]) -> str:
+    """Return what two lists share exactly when they have the same rows, in whatever order."""
+    return hashlib.sha256(json.dumps(sorted(rows)).encode()).hexdigest()

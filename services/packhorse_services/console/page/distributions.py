@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ from packhorse.client.exchange import Document, given, segment, with_query
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
-from packhorse_services.console.frame.rendering import address, utc_moment
+from packhorse_services.console.frame.rendering import PageAddress, address, utc_moment
 from packhorse_services.console.frame.states import look_of
 from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit
 from packhorse_services.console.upstream import cursor_of
@@ -32,8 +32,10 @@ _Name = Annotated[str, Query(min_length=1, max_length=200)]
 
 
 @dataclass(frozen=True)
-class DistributionSearch:
+class DistributionSearch(PageAddress):
     """Which distributions are looked for; times are in UTC, as the form of a browser has them."""
+
+    page = "distributions"
 
     agent: _Word = ""
     path: _Text = ""
@@ -42,10 +44,6 @@ class DistributionSearch:
     since: _Word = ""
     until: _Word = ""
     cursor: _Word = ""
-
-    def url(self, **other: object) -> str:
-        """Return the address of this page; `other` replaces."""
-        return address("distributions", **{**asdict(self), **other})
 
 
 Filter = Annotated[DistributionSearch, Depends()]

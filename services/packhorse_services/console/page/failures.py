@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -11,7 +11,7 @@ from packhorse.client.exchange import Document, segment
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
-from packhorse_services.console.frame.rendering import address
+from packhorse_services.console.frame.rendering import PageAddress
 from packhorse_services.console.frame.visit import PageVisit, Visit
 from packhorse_services.console.upstream import each
 
@@ -37,16 +37,14 @@ _DONE = {"redistribute": "distributed again", "dismiss": "dismissed"}
 
 
 @dataclass(frozen=True)
-class FailureFilter:
+class FailureFilter(PageAddress):
     """Which entries are meant; empty: all."""
+
+    page = "failures"
 
     agent: _Word = ""
     subscriber: _Word = ""
     reason: _Reason = ""
-
-    def url(self, page: str = "failures", **other: object) -> str:
-        """Return the address of a page about these entries; `other` replaces and adds."""
-        return address(page, **{**asdict(self), **other})
 
     def takes(self, reason: str) -> bool:
         """Return whether a reason is meant, as the publisher decides it."""

@@ -1,6 +1,5 @@
 """What is done about entries of error queues: to one at once, to many once a number is typed."""
 
-import hashlib
 import json
 from collections.abc import Sequence
 from itertools import groupby
@@ -16,7 +15,7 @@ from packhorse.runtime.auth import TokenScope
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import Form
 from packhorse.runtime.validation import StrictRoute
-from packhorse_services.console.frame.rendering import PAGES
+from packhorse_services.console.frame.rendering import PAGES, digest_of
 from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to
 from packhorse_services.console.page.failures import (
     Failure,
@@ -151,9 +150,7 @@ def _up_to(meant: Sequence[Failure], text: str) -> list[Failure]:
 
 
 def _digest(meant: Sequence[Failure]) -> str:
-    """Return what tells whether they are the ones that were shown."""
-    names = sorted((one.agent, one.subscriber, int(one.entry["offset"])) for one in meant)
-    return hashlib.sha256(json.dumps(names).encode()).hexdigest()
+    return digest_of((one.agent, one.subscriber, int(one.entry["offset"])) for one in meant)
 
 
 def _filter(text: str) -> FailureFilter:

@@ -1,7 +1,7 @@
 """One queue: what waits in it, why it does not move, and the commands to its subscriber."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -14,7 +14,7 @@ from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import Form
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
-from packhorse_services.console.frame.rendering import address
+from packhorse_services.console.frame.rendering import PageAddress
 from packhorse_services.console.frame.states import Look, look_of
 from packhorse_services.console.frame.visit import (
     PageVisit,
@@ -48,18 +48,16 @@ _DONE = {
 
 
 @dataclass(frozen=True)
-class QueueFilter:
+class QueueFilter(PageAddress):
     """Which queue, and what of it; they are in the page's address."""
+
+    page = "queue"
 
     agent: _Name
     subscriber: _Name
     path: _Text = ""
     action: Annotated[str, Query(max_length=20)] = ""
     cursor: Annotated[str, Query(max_length=500)] = ""
-
-    def url(self, page: str = "queue", **other: object) -> str:
-        """Return the address of a page about this queue; `other` replaces and adds."""
-        return address(page, **{**asdict(self), **other})
 
 
 Filter = Annotated[QueueFilter, Depends()]
