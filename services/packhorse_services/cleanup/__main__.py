@@ -53,7 +53,7 @@ def serve(context: typer.Context) -> None:
     with _backends(settings) as (journal, blobs):
         wanted = standard_topics(settings.topics, kept_hours=settings.keep_packages_hours)
         journal.create_topics(wanted)
-        _begin(settings, sweep_of(settings, journal, blobs))
+        _begin(settings, sweep_of(settings, journal, blobs), journal)
         announced = InstanceProperties(
             "cleanup", endpoint=settings.endpoint, leader_tasks=(LEADER_TASK, *LEADER_TASKS)
         )
@@ -82,13 +82,13 @@ def run(
         _print(done, removals)
 
 
-def _begin(settings: Settings, sweep: Sweep) -> None:
+def _begin(settings: Settings, sweep: Sweep, journal: Journal) -> None:
     """Declare the schedule, and say at once what would let every run fail."""
     with connect(settings.database_url.get_secret_value(), "packhorse-cleanup") as connection:
         act_as(connection, BOOKKEEPER)
         adopt(connection, settings.when)
         try:
-            sweep.require_published(connection)
+            sweep.require_published(connection, journal.identity(settings.topics.package))
         except ForeignLog as error:
             logger.warning("nothing will be removed: %s", error)
 

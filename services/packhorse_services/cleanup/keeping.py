@@ -97,7 +97,7 @@ class Keeping:
         """
         name = self.topics.by_part()[topic]
         before_ms = self.journal.retention_ms(name)
-        self._require_fit({name: retention_ms})
+        self._require_fit(name, retention_ms)
         if topic == "package" and how_long(retention_ms) < how_long(before_ms):
             oldest = self.journal.offset_at(name, _now_ms(connection) - retention_ms)
             if oldest > self.journal.bounds(name).oldest:
@@ -143,20 +143,19 @@ class Keeping:
             ],
         )
 
-    def _require_fit(self, changed_ms: dict[str, int]) -> None:
+    def _require_fit(self, name: str, retention_ms: int) -> None:
         wanted = {
             spec.name: spec for spec in standard_topics(self.topics, kept_hours=self.least_hours)
         }
-        for name, retention_ms in changed_ms.items():
-            least_ms = wanted[name].retention_ms
-            if how_long(retention_ms) < how_long(least_ms):
-                raise RetentionUnfit(
-                    f"{name} must keep its records for {least_ms // 1000} s at least, or publishers"
-                    " refuse to start; lower PACKHORSE_KEEP_PACKAGES_HOURS of publishers and "
-                    "cleanup first"
-                )
-        found = {name: self.journal.retention_ms(name) for name in wanted if name not in changed_ms}
-        if faults := retention_faults(self.topics, {**found, **changed_ms}):
+        least_ms = wanted[name].retention_ms
+        if how_long(retention_ms) < how_long(least_ms):
+            raise RetentionUnfit(
+                f"{name} must keep its records for {least_ms // 1000} s at least, or publishers "
+                "refuse to start; lower PACKHORSE_KEEP_PACKAGES_HOURS of publishers and "
+                "cleanup first"
+            )
+        found = {one: self.journal.retention_ms(one) for one in wanted if one != name}
+        if faults := retention_faults(self.topics, {**found, name: retention_ms}):
             raise RetentionUnfit("; ".join(faults))
 
     def _left_behind(self, connection: Connection, oldest: int) -> list[LeftBehind]:

@@ -101,18 +101,17 @@ class Sweep:
         _audit(run, AuditOutcome.DONE, removed=len(candidates))
         return complete or run.dry_run
 
-    def require_published(self, connection: Connection) -> None:
-        """Raise `ForeignLog` unless this is the log that the author's publishers append to.
+    def require_published(self, connection: Connection, log: str) -> None:
+        """Raise `ForeignLog` unless `log` is the one that the author's publishers append to.
 
         Else one topic name or URL that differs would make every stored package a forgotten one. A
         topic that was made anew is the publishers' log once they have appended to it.
         """
         published = append_numbers.published_log(connection)
-        found = self._journal.identity(self._topic)
-        if published not in ("", found):
+        if published not in ("", log):
             raise ForeignLog(
                 f"publishers of this database append to the log {published}, and {self._topic} is "
-                f"{found}: all programs need the same PACKHORSE_JOURNAL_URL and names of topics; "
+                f"{log}: all programs need the same PACKHORSE_JOURNAL_URL and names of topics; "
                 "if the topic was made anew, publish something"
             )
 
@@ -124,7 +123,7 @@ class Sweep:
         """
         journal_id = self._journal.identity(self._topic)
         with lock.transaction() as connection:
-            self.require_published(connection)
+            self.require_published(connection, journal_id)
             if not run.dry_run and ledger.note_journal(connection, journal_id):
                 logger.warning("the journal is another one", extra={"journal": journal_id})
                 stored_packages.forget_offsets(connection)
