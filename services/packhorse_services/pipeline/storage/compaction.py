@@ -84,8 +84,12 @@ def _merge(
 def _partitions(held: DeltaTable) -> dict[tuple[str, date], list[Kept]]:
     found = defaultdict(list)
     for one in files_of(held):
-        found[str(sorted(one.partition.items())), one.day].append(one)
+        found[_partition(one), one.day].append(one)
     return found
+
+
+def _partition(file: Kept) -> str:
+    return str(sorted(file.partition.items()))
 
 
 def _worth(files: Sequence[Kept]) -> bool:
@@ -169,7 +173,7 @@ class OpenDays:
         there = _smallest(held, day)
         groups = defaultdict(list)
         for one in there[: self._most]:
-            groups[str(sorted(one.partition.items()))].append(one)
+            groups[_partition(one)].append(one)
         several = [files for files in groups.values() if len(files) > 1]
         return len(there) - _merge(self._spark, self._location, table, held, several)
 
