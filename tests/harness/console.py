@@ -186,6 +186,11 @@ class WrittenPublisher:
     requested: list[tuple[str, str, str | None, Any]] = field(default_factory=list)
     meanwhile: list[Callable[[], object]] = field(default_factory=list)
 
+    def forget(self) -> None:
+        """Have no answers, and nothing that was asked."""
+        self.answers.clear()
+        self.requested.clear()
+
     def shows(self, *queues: Mapping[str, Any]) -> None:
         """Show these queues, each with a package for each of its length."""
         self.answers["GET /queues"] = {"agent": "main", "queues": [*queues]}

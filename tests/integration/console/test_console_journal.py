@@ -26,8 +26,7 @@ def running() -> Iterator[ConsoleSite]:
 
 @pytest.fixture
 def site(running: ConsoleSite) -> ConsoleSite:
-    running.publisher.answers.clear()
-    running.publisher.requested.clear()
+    running.publisher.forget()
     holds(running, *(journal_record(number) for number in range(40, 60)))
     return running
 

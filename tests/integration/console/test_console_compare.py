@@ -54,8 +54,7 @@ def running() -> Iterator[tuple[ConsoleSite, WrittenPublisher, WrittenPublisher]
 def site(running: tuple[ConsoleSite, WrittenPublisher, WrittenPublisher]) -> ConsoleSite:
     site, author, there = running
     for one in (site.publisher, author, there):
-        one.answers.clear()
-        one.requested.clear()
+        one.forget()
     site.publisher.shows(queue("sub1"), queue("sub2"))
     accepted = {**distribution("d1"), "repeated": False}
     site.publisher.answers["POST /distribute"] = accepted

@@ -1,25 +1,17 @@
 """The console's live page over HTTP: the publisher's events as rows."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.harness.console import AT, HOSTILE, ConsoleSite, console_site, entry
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[ConsoleSite]:
-    with console_site() as site:
-        yield site
+from tests.harness.console import AT, HOSTILE, ConsoleSite, entry
 
 
 @pytest.fixture
 def site(running: ConsoleSite) -> ConsoleSite:
-    running.publisher.answers.clear()
-    running.publisher.requested.clear()
+    running.publisher.forget()
     happened(running, ("package", entry(41)), ("status", failed()))
     return running
 

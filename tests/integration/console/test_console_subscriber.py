@@ -1,6 +1,5 @@
 """The console's page of a subscriber over HTTP, and the reset that it asks for."""
 
-from collections.abc import Iterator
 from urllib.parse import urlencode
 
 import pytest
@@ -11,17 +10,10 @@ PAGE = "subscriber?agent=main&subscriber=sub1"
 RESET = {"agent": "main", "subscriber": "sub1", "to": "12", "typed": "reset 12"}
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[ConsoleSite]:
-    with console_site() as site:
-        yield site
-
-
 @pytest.fixture
 def site(running: ConsoleSite) -> ConsoleSite:
+    running.publisher.forget()
     answers = running.publisher.answers
-    answers.clear()
-    running.publisher.requested.clear()
     shows(running)
     answers["GET /commands"] = {"commands": [command("RETRY", removed=3)], "next": None}
     answers["PATCH /subscribers/sub1/offset"] = command("RESET", "SENT", offset=12)

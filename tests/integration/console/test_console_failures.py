@@ -1,7 +1,6 @@
 """The console's distributions, error queues and commands over HTTP."""
 
 import re
-from collections.abc import Iterator
 from html import unescape
 from itertools import product
 from typing import Any
@@ -14,7 +13,6 @@ from tests.harness.console import (
     HOSTILE,
     ConsoleSite,
     command,
-    console_site,
     distribution,
     failure,
     queue,
@@ -24,17 +22,10 @@ FORM = {"filter": "", "count": "3", "typed": "redistribute 3"}
 ACTS = ["failures/redistribute", "failures/dismiss"]
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[ConsoleSite]:
-    with console_site() as site:
-        yield site
-
-
 @pytest.fixture
 def site(running: ConsoleSite) -> ConsoleSite:
     publisher = running.publisher
-    publisher.answers.clear()
-    publisher.requested.clear()
+    publisher.forget()
     publisher.shows(queue("sub1", errors=2), queue("sub2", errors=2), queue("sub3"))
     publisher.gave_up("sub1", failure(7), failure(8, "OutOfMemory: 12 MiB"))
     publisher.gave_up("sub2", failure(7), failure(9, redistributed_as="d9"))

@@ -20,8 +20,7 @@ def running() -> Iterator[ConsoleSite]:
 
 @pytest.fixture
 def site(running: ConsoleSite) -> ConsoleSite:
-    running.publisher.answers.clear()
-    running.publisher.requested.clear()
+    running.publisher.forget()
     running.publisher.shows(queue("sub1"), blocked("sub2"))
     for action in ACTS:
         method = "POST" if action == "retry" else "PUT"

@@ -1,29 +1,21 @@
 """Distributing from the console over HTTP, now and later."""
 
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
 
-from tests.harness.console import HOSTILE, ConsoleSite, console_site, distribution, dry_run, release
+from tests.harness.console import HOSTILE, ConsoleSite, distribution, dry_run, release
 
 FORM = {"agent": "main", "paths": "/site/a b\r\n/site/c", "action": "ADD", "key": "k1"}
 ACTS = {"distribute": FORM, "releases/send": {"agent": "main", "release": "id-spring"}}
 ACTS["releases/cancel"] = ACTS["releases/send"]
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[ConsoleSite]:
-    with console_site() as site:
-        yield site
-
-
 @pytest.fixture
 def site(running: ConsoleSite) -> ConsoleSite:
+    running.publisher.forget()
     answers = running.publisher.answers
-    answers.clear()
-    running.publisher.requested.clear()
     targets = [{"subscriber": "sub1", "state": "BLOCKED", "length": 3}]
     answers["POST /distribute/dry-run"] = dry_run(subscribers=targets)
     answers["POST /distribute"] = {**distribution("d1"), "repeated": False}

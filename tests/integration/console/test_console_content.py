@@ -32,8 +32,7 @@ def running() -> Iterator[tuple[ConsoleSite, ConsoleSite]]:
 def site(running: tuple[ConsoleSite, ConsoleSite]) -> ConsoleSite:
     site, content = running
     for one in running:
-        one.publisher.answers.clear()
-        one.publisher.requested.clear()
+        one.publisher.forget()
     site.publisher.answers["GET /distributions"] = NONE
     has(content)
     return site
