@@ -16,24 +16,23 @@ from tests.harness.waiting import eventually
 PICTURES = 12
 
 APP = """
-import os, signal
+import itertools, os, signal
 from packhorse import App
 
 app = App("thumbnails", topology_interval_s=0.2, topology_timeout_s=3.0)
-done = 0
+done = itertools.count(1)  # jobs run in several threads
 
 
 @app.consumer("images/thumbnail", content="/pictures")
 def thumbnail(job, context):
-    global done
-    done += 1
+    number = next(done)
     paths = [*job.properties["paths"], *job.properties["deep_paths"]]
     with context.completion() as connection:
         for path in paths:
             connection.execute(
                 "INSERT INTO thumbnail SELECT path, properties ->> 'title', %s FROM content.node "
                 "WHERE path = %s", (job.properties["change"], path))
-        if done == int(os.environ.get("DIES_AT", "0")):
+        if number == int(os.environ.get("DIES_AT", "0")):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -74,6 +73,8 @@ def test_r34_each_picture_has_one_thumbnail_whatever_is_killed(
         pictures.put("/pages/1")
         pictures.distribute_everywhere("/pages/1")
         eventually(lambda: not first.running, what="the first instance was killed in a job")
+        with psycopg.connect(url) as connection:
+            connection.execute("UPDATE jobs.worker SET lease_until = clock_timestamp()")
         second.start()
         eventually(lambda: not rows_of(url, "SELECT FROM jobs.job"), timeout=240, what="all done")
     finally:
