@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from packhorse.client.errors import ClientError
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.http import ServiceDescription, create_app
-from packhorse.runtime.pages.session import session_router
+from packhorse.runtime.pages.session import admit_visitors
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.stopping import calling_at_stop
 from packhorse_services.console.explore import compare, content, journal, live
@@ -53,7 +53,8 @@ def console(settings: Settings, authenticator: Authenticator) -> FastAPI:
     app = create_app(_SERVICE, authenticator, Readiness({}), lifespan=lifespan, docs=settings.docs)
     app.state.parts = parts
     app.add_exception_handler(ClientError, not_done)
-    app.include_router(session_router(PAGES))
+    ended = parts.streams.changes.announce
+    admit_visitors(app, PAGES, settings.session_idle_s, settings.session_longest_s, ended)
     for page in _PAGES:
         app.include_router(page.router)
     return app

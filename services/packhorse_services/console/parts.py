@@ -7,8 +7,8 @@ from fastapi import Request
 
 from packhorse.runtime.feed import Streams
 from packhorse.runtime.metrics import CONSOLE_EVENT_STREAMS, report
+from packhorse.runtime.pages.kept_tokens import Keeping, KeptTokens
 from packhorse.runtime.places import Places
-from packhorse_services.console.links import SignInLinks
 from packhorse_services.console.settings import Settings
 from packhorse_services.console.upstream import Services
 
@@ -16,6 +16,7 @@ _STREAMS = 50
 """Browsers that follow events: each takes one of the 100 connections to a publisher."""
 _COMPARISONS = 4
 """Comparisons under way, one of a caller; each asks for up to 8 pages of digests at a time."""
+_LINKS = Keeping(longest_s=600, idle_s=600, each=5, most=1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class ConsoleParts:
     compared: Services
     comparisons: Places
     streams: Streams
-    links: SignInLinks
+    links: KeptTokens
     neighbours: Sequence[Neighbour]
 
 
@@ -59,7 +60,7 @@ def assemble(settings: Settings) -> ConsoleParts:
         Services("publisher", settings.publisher_urls, settings.upstream_timeout_s),
         Places("comparisons", _COMPARISONS, 1),
         Streams(CONSOLE_EVENT_STREAMS, _STREAMS),
-        SignInLinks(),
+        KeptTokens(_LINKS),
         [Neighbour(title, url) for title, url in pages if url],
     )
 

@@ -6,6 +6,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from packhorse.client.addresses import checked_url
 from packhorse.client.errors import Misused
 from packhorse.runtime.configuration import ProcessConfiguration
+from packhorse.runtime.pages.session import IDLE_S, LONGEST_S
 
 
 class Settings(ProcessConfiguration, BaseSettings):
@@ -29,6 +30,10 @@ class Settings(ProcessConfiguration, BaseSettings):
     """Where a browser reaches those pages; empty: the navigation does not name them."""
     upstream_timeout_s: float = Field(default=10.0, gt=0)
     """How long one answer of another service may take."""
+    session_idle_s: float = Field(default=IDLE_S, gt=0)
+    """How long a session lasts in which no page is opened and no button pressed."""
+    session_longest_s: float = Field(default=LONGEST_S, gt=0)
+    """How long a session lasts at most."""
 
     @field_validator("publisher_urls", "subscriber_urls")
     @classmethod

@@ -15,7 +15,7 @@ from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.feed import StreamsEnded, TooManyStreams
 from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.lifecycle import Component
-from packhorse.runtime.pages.session import session_router
+from packhorse.runtime.pages.session import admit_visitors
 from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.stopping import calling_at_stop
@@ -58,7 +58,6 @@ _ROUTERS: Sequence[APIRouter] = (
     schedule_routes.router,
     event_routes.router,
     content_watch_routes.router,
-    session_router(PAGES),
     page_routes.router,
     acting.router,
     bulk.router,
@@ -103,6 +102,7 @@ def jobs_service(
         docs=docs,
     )
     app.state.parts = parts
+    admit_visitors(app, PAGES)
     for router in _ROUTERS:
         app.include_router(router)
     return JobsService(app, components)

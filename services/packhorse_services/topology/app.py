@@ -12,7 +12,7 @@ from packhorse.runtime.feed import StreamsEnded, TooManyStreams
 from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.metrics import report
-from packhorse.runtime.pages.session import session_router
+from packhorse.runtime.pages.session import admit_visitors
 from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.stopping import calling_at_stop
@@ -37,7 +37,6 @@ _PROBLEMS: Mapping[type[Exception], ProblemKind] = {
 _ROUTERS = (
     event_routes.router,
     routes.router,
-    session_router(page_routes.PAGES),
     page_routes.router,
 )
 
@@ -86,6 +85,7 @@ def topology_service(
         docs=docs,
     )
     app.state.parts = parts
+    admit_visitors(app, page_routes.PAGES)
     for router in (*_ROUTERS, *([] if connector_routes is None else [connector_routes])):
         app.include_router(router)
     return TopologyService(app, (_Following(parts), parts.discovery, *components))

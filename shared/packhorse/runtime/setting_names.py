@@ -102,6 +102,8 @@ SETTING_NAMES = frozenset(
         "REMEMBER_PACKAGES_H",
         "RETENTION_SECONDS",
         "SERVER",
+        "SESSION_IDLE_S",
+        "SESSION_LONGEST_S",
         "SPARK_CONF",
         "SPARK_JARS",
         "SPARK_MASTER",

@@ -1,6 +1,5 @@
 """What an operator does with the page of jobs, in a real browser; and what others may not."""
 
-import base64
 from collections.abc import Iterator
 
 import httpx
@@ -40,12 +39,15 @@ def post(
     site: JobsSite, path: str, token: str = "operator", sent_from: str = "same-origin", **form: str
 ) -> httpx.Response:
     """Send a form as a browser does that has signed in."""
-    cookie = base64.urlsafe_b64encode(token.encode()).decode()
     headers = {
         "Content-Type": "application/x-www-form-urlencoded",
         "Sec-Fetch-Site": sent_from,
     }
-    with httpx.Client(cookies={"packhorse_page": cookie}, timeout=120) as client:
+    with httpx.Client(timeout=120) as client:
+        sign_in = {"token": token}
+        client.post(
+            f"{site.url}/pages/sign-in", data=sign_in, headers={"Sec-Fetch-Site": "same-origin"}
+        )
         return client.post(f"{site.url}/pages/{path}", data=form, headers=headers)
 
 

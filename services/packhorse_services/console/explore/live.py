@@ -14,8 +14,9 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from packhorse.client.errors import ClientError
 from packhorse.client.exchange import with_query
 from packhorse.client.following import EventKind, StreamEvent
-from packhorse.runtime.feed import Life, Streams
+from packhorse.runtime.feed import Life
 from packhorse.runtime.pages.rendering import PREFIX
+from packhorse.runtime.pages.session import has_ended
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import PAGES
@@ -75,7 +76,7 @@ async def _opened(
     )
     streams = of(visit.request).streams
     with streams.place(visit.request.scope):
-        yield _rows(streams, events, agent)
+        yield _rows(visit, events, agent)
 
 
 @router.get("/live/events", response_class=EventSourceResponse)
@@ -88,14 +89,15 @@ async def follow_live(
 
 
 async def _rows(
-    streams: Streams, events: AsyncIterator[StreamEvent], agent: str
+    visit: Visit, events: AsyncIterator[StreamEvent], agent: str
 ) -> AsyncIterator[ServerSentEvent]:
     """Yield a block for each event; the browser comes back with the last id after some minutes."""
+    streams = of(visit.request).streams
     yield ServerSentEvent(retry=2_000, comment="events follow")
     life = Life(_LIFE_S)
     upcoming = asyncio.ensure_future(anext(events))
     try:
-        while not (streams.ended or life.over):
+        while not (streams.ended or life.over or has_ended(visit.request)):
             with streams.changes.subscribed() as news:
                 upcoming.add_done_callback(partial(_tell, news))
                 if not upcoming.done():

@@ -1,25 +1,27 @@
-"""Signing in to the pages: the token in a cookie that no script and no other site can use.
+"""Signing in to the pages: sessions, whose keys are in cookies that no script and no site else has.
 
-See docs/adr/0027-pages.md. The cookie opens pages only: the API takes bearer tokens as ever.
+See docs/adr/0027-pages.md and 0093-sessions.md. The cookie opens pages only: the API takes bearer
+tokens as ever.
 """
 
-import base64
-import binascii
+from collections.abc import Callable
 from typing import Annotated
 from urllib.parse import parse_qs, quote, urlsplit
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from starlette.responses import RedirectResponse
 
 from packhorse.runtime.auth import Authenticator, Principal, TokenScope, now_known
+from packhorse.runtime.pages.kept_tokens import Keeping, KeptTokens
 from packhorse.runtime.pages.rendering import PREFIX, Pages, tagged
 from packhorse.runtime.problems import Problem
 from packhorse.runtime.request_body import allow_body
 from packhorse.runtime.validation import StrictRoute, refuse_unknown_query
 
-COOKIE = "packhorse_page"
 SCOPE = TokenScope.QUEUES_READ
-_LONGEST_COOKIE = 3800
+IDLE_S, LONGEST_S = 3_600.0, 43_200.0
+_EACH, _MOST = 100, 2_000
+"""Sessions of one caller, for a token may be several people's, and of all."""
 _LONGEST_PATH = 2000
 _MOST_FIELDS = 20
 _LONGEST_FORM = 64 * 1024
@@ -30,9 +32,38 @@ _FORM = "application/x-www-form-urlencoded"
 _bounded = allow_body(_LONGEST_FORM)
 
 
+def admit_visitors(
+    app: FastAPI,
+    pages: Pages,
+    idle_s: float = IDLE_S,
+    longest_s: float = LONGEST_S,
+    on_sign_out: Callable[[], None] = lambda: None,
+) -> None:
+    """Let people sign in to the pages of an app; a session is good for so many seconds.
+
+    `on_sign_out` is called when a session was ended by its visitor, or because of its token.
+    """
+    app.state.sessions = KeptTokens(Keeping(longest_s, idle_s, _EACH, _MOST), on_end=on_sign_out)
+    app.state.session_cookie = f"packhorse_{pages.home.rpartition('/')[2]}"
+    app.include_router(_session_router(pages))
+
+
 async def visitor(request: Request) -> Principal:
-    """Return who looks at a page. Raises `Problem` 401 for nobody, 403 without the scope."""
-    return await allowed(request, SCOPE)
+    """Return who looks at a part of a page. Raises `Problem` 401 for nobody, 403 without the scope.
+
+    A part asks again and again by itself, so it leaves a session as idle as it is.
+    """
+    authenticator: Authenticator = request.app.state.authenticator
+    try:
+        found = await authenticator.principal(token_of(request))
+    except Problem as problem:
+        if problem.status_code == 401:
+            _sessions(request).forget(_key(request))
+        raise
+    now_known(request, found)
+    _check(found, SCOPE)
+    refuse_unknown_query(request)
+    return found
 
 
 async def allowed(request: Request, scope: TokenScope) -> Principal:
@@ -40,19 +71,21 @@ async def allowed(request: Request, scope: TokenScope) -> Principal:
 
     What acts has to depend on `posted` too: a cookie alone does not say which site has asked.
     """
-    authenticator: Authenticator = request.app.state.authenticator
-    found = await authenticator.principal(token_of(request))
-    now_known(request, found)
-    if not found.may(scope):
-        raise Problem(403, detail=f"this needs a token with the scope {scope}")
-    refuse_unknown_query(request)
+    found = await visitor(request)
+    _check(found, scope)
+    _sessions(request).token(_key(request), used=True)
     return found
+
+
+def _check(caller: Principal, scope: TokenScope) -> None:
+    if not caller.may(scope):
+        raise Problem(403, detail=f"this needs a token with the scope {scope}")
 
 
 async def visitor_or_sign_in(request: Request) -> Principal | Response:
     """Return who looks at a page, or the way to the form."""
     try:
-        return await visitor(request)
+        return await allowed(request, SCOPE)
     except Problem as problem:
         if problem.status_code not in (401, 403):
             raise
@@ -78,7 +111,7 @@ Form = Annotated[dict[str, str], Depends(posted)]
 Next = Annotated[str, Query(alias="next", max_length=_LONGEST_PATH)]
 
 
-def session_router(pages: Pages) -> APIRouter:
+def _session_router(pages: Pages) -> APIRouter:
     """Return the routes that the pages of every service have: files, signing in, signing out."""
     router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
@@ -101,60 +134,73 @@ def session_router(pages: Pages) -> APIRouter:
         return await signed_in(request, pages, form.get("token", ""), form.get("next", ""))
 
     @router.post("/sign-out", dependencies=[Depends(posted)])
-    async def sign_out() -> Response:
-        """Forget the token."""
+    async def sign_out(request: Request) -> Response:
+        """End the session: its key is good no more, wherever it was copied to."""
+        _sessions(request).forget(_key(request))
         answer = RedirectResponse(f"{PREFIX}/sign-in", 303)
-        answer.delete_cookie(COOKIE, path=PREFIX, httponly=True, samesite="strict")
+        name = request.app.state.session_cookie
+        answer.delete_cookie(name, path=PREFIX, httponly=True, samesite="strict")
         return answer
 
     return router
 
 
 async def signed_in(request: Request, pages: Pages, token: str, wanted: str = "") -> Response:
-    """Return the way to the page `wanted` with the token in the cookie, or the form again.
+    """Return the way to the page `wanted` with a new session, or the form again.
 
     Only for requests that `posted` has let through: no other site may choose who somebody is.
     """
     token, wanted = token.strip(), _inside(wanted, pages.home)
-    wrong = await _wrong(request, token)
-    if wrong:
-        return pages.page("sign_in.html", 401, next=wanted, wrong=wrong)
-    answer = RedirectResponse(wanted, 303)
-    answer.set_cookie(
-        COOKIE,
-        base64.urlsafe_b64encode(token.encode()).decode(),
-        path=PREFIX,
-        httponly=True,
-        samesite="strict",
-        secure=_is_encrypted(request),
-    )
-    return answer
-
-
-async def _wrong(request: Request, token: str) -> str:
-    """Return why a token does not open the pages; empty when it does."""
     authenticator: Authenticator = request.app.state.authenticator
     try:
         found = await authenticator.principal(token)
     except Problem as problem:
         if problem.status_code != 401:
             raise
-        return "No such token, or it has expired."
+        return _form_again(pages, wanted, "No such token, or it has expired.")
     now_known(request, found)
     if not found.may(SCOPE):
-        return f"This token does not have the scope {SCOPE}."
-    if len(token.encode()) * 4 / 3 > _LONGEST_COOKIE:
-        return "This token is too long for a browser's cookie; use one from the token file."
-    return ""
+        return _form_again(pages, wanted, f"This token does not have the scope {SCOPE}.")
+    answer = RedirectResponse(wanted, 303)
+    _begin_session(request, answer, token, found.name)
+    return answer
+
+
+def _form_again(pages: Pages, wanted: str, wrong: str) -> Response:
+    return pages.page("sign_in.html", 401, next=wanted, wrong=wrong)
+
+
+def _begin_session(request: Request, answer: Response, token: str, by: str) -> None:
+    """Give the browser a key that nobody knew before, and end the session that it had."""
+    _sessions(request).forget(_key(request))
+    answer.set_cookie(
+        request.app.state.session_cookie,
+        _sessions(request).keep(token, by),
+        path=PREFIX,
+        httponly=True,
+        samesite="strict",
+        secure=_is_encrypted(request),
+    )
 
 
 def token_of(request: Request) -> str | None:
-    """Return the token with which a visitor has signed in; None without."""
-    try:
-        found = base64.urlsafe_b64decode(request.cookies.get(COOKIE, "").encode())
-        return found.decode() or None
-    except (binascii.Error, UnicodeError):
-        return None
+    """Return the token with which a visitor has signed in; None without a session."""
+    return _sessions(request).token(_key(request)) or None
+
+
+def has_ended(request: Request) -> bool:
+    """Return whether the session of a request under way is over."""
+    authenticator: Authenticator = request.app.state.authenticator
+    return token_of(request) is None and not authenticator.is_off
+
+
+def _sessions(request: Request) -> KeptTokens:
+    sessions: KeptTokens = request.app.state.sessions
+    return sessions
+
+
+def _key(request: Request) -> str:
+    return request.cookies.get(request.app.state.session_cookie, "")
 
 
 def _is_from_here(request: Request) -> bool:

@@ -1,0 +1,81 @@
+"""Sessions of the console: what a cookie is worth, and what ends it."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.harness.console import ConsoleSite, console_site, queue
+from tests.harness.waiting import eventually
+
+
+@pytest.fixture
+def site(running: ConsoleSite) -> Iterator[ConsoleSite]:
+    running.publisher.forget()
+    running.publisher.shows(queue("sub1"))
+    known = dict(running.callers.known)
+    yield running
+    running.callers.known = known
+    running.sessions.clear()
+
+
+def status(site: ConsoleSite, cookie: str, path: str = "overview/content") -> int:
+    headers = {"Cookie": cookie}
+    return httpx.get(f"{site.url}/pages/{path}", headers=headers, timeout=120).status_code
+
+
+def sign_out(site: ConsoleSite, cookie: str) -> httpx.Response:
+    headers = {
+        "Cookie": cookie,
+        "Sec-Fetch-Site": "same-origin",
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
+    return httpx.post(f"{site.url}/pages/sign-out", headers=headers, timeout=120)
+
+
+def test_signing_out_ends_the_cookie_wherever_it_was_copied_to(site: ConsoleSite) -> None:
+    cookie, other = site.signed_in("viewer"), site.signed_in("viewer")
+    assert "viewer" not in cookie
+    assert (status(site, cookie), status(site, other)) == (200, 200)
+    assert "Max-Age=0" in sign_out(site, cookie).headers["set-cookie"]
+    assert (status(site, cookie), status(site, other)) == (401, 200)
+
+
+def test_a_token_that_is_taken_back_ends_its_sessions_for_good(site: ConsoleSite) -> None:
+    cookie = site.signed_in("viewer")
+    back = site.callers.known.pop("viewer")
+    assert status(site, cookie) == 401
+    site.callers.known["viewer"] = back
+    assert status(site, cookie) == 401
+
+
+def test_a_session_is_never_one_that_somebody_chose(site: ConsoleSite) -> None:
+    """Who has planted a cookie in a browser does not know the session that begins there."""
+    planted = site.signed_in("viewer")
+    renewed = site.signed_in("operator", Cookie=planted)
+    assert renewed != planted
+    assert status(site, planted) == 401, "and what it was is over"
+    guessed = site.signed_in("viewer", Cookie="packhorse_overview=guessed")
+    assert not guessed.endswith("=guessed")
+
+
+def test_a_token_is_no_session(site: ConsoleSite) -> None:
+    assert status(site, "packhorse_overview=viewer") == 401
+
+
+def test_a_stream_ends_with_its_session(site: ConsoleSite) -> None:
+    site.publisher.answers["GET /events"] = b": here\n\n"
+    cookie = site.signed_in("operator")
+    url = f"{site.url}/pages/live/events"
+    with httpx.stream("GET", url, headers={"Cookie": cookie}, timeout=120) as answer:
+        lines = answer.iter_lines()
+        assert "events follow" in next(lines)
+        sign_out(site, cookie)
+        assert not [line for line in lines if line.startswith("event: row")], "and it ended"
+
+
+def test_a_session_ends_by_itself() -> None:
+    with console_site(session_idle_s=0.1) as short:
+        short.publisher.shows(queue("sub1"))
+        cookie = short.signed_in("viewer")
+        eventually(lambda: status(short, cookie) == 401, what="the session is over")
