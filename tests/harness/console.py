@@ -1,14 +1,12 @@
 """The console on a real socket, over a publisher whose answers a test writes."""
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import httpx
 from httpx_sse import EventSource
@@ -17,16 +15,15 @@ from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.principal import Principal
 from packhorse_services.console.app import console
 from packhorse_services.console.settings import Settings
-from tests.harness.answering import answering
 from tests.harness.topology.scripted import Callers
 from tests.harness.topology.served import Served
+from tests.harness.written_publisher import AT, WrittenPublisher, entry, written_publisher
 
 SCOPES = {"queues:read", "queues:clear", "subscribers:operate", "distribute", "content:read"}
 OPERATOR = Principal("operator", frozenset(SCOPES))
 REASON = 'NotNullViolation: null value in column "type" violates not-null constraint'
 HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\"'"
 """What must come out as text, wherever it comes in."""
-AT = "2026-01-01T12:00:00Z"
 
 
 def queue(subscriber: str, state: str = "IDLE", length: int = 0, **more: Any) -> dict[str, Any]:
@@ -103,23 +100,6 @@ def command(kind: str = "CLEAR", state: str = "APPLIED", **more: Any) -> dict[st
     return {**shown, **more}
 
 
-def entry(offset: int, path: str = "/site/news", **more: Any) -> dict[str, Any]:
-    """Return a package that waits."""
-    shown = {
-        "package_id": f"p{offset}",
-        "offset": offset,
-        "action": "ADD",
-        "paths": [path],
-        "deep_paths": [],
-        "range_from": "",
-        "range_to": "",
-        "user": "editor",
-        "size": 2_048,
-        "time": AT,
-    }
-    return {**shown, **more}
-
-
 def failure(offset: int, reason: str = REASON, **more: Any) -> dict[str, Any]:
     """Return an entry of an error queue."""
     shown = {**entry(offset), "attempts": 3, "reason": reason, "redistributed_as": None}
@@ -171,41 +151,6 @@ def journal_record(offset: int, **more: Any) -> dict[str, Any]:
         "wrong": "",
     }
     return {**shown, **more}
-
-
-@dataclass
-class WrittenPublisher:
-    """`answers` are by method and path; a pair says the status too, bytes are a stream of events.
-
-    `requested` is what came; `meanwhile` happens once, before the next answer.
-    """
-
-    url: str = ""
-    answers: dict[str, Any] = field(default_factory=dict)
-    requested: list[tuple[str, str, str | None, Any]] = field(default_factory=list)
-    meanwhile: list[Callable[[], object]] = field(default_factory=list)
-
-    def forget(self) -> None:
-        """Have no answers, and nothing that was asked."""
-        self.answers.clear()
-        self.requested.clear()
-
-    def shows(self, *queues: Mapping[str, Any]) -> None:
-        """Show these queues, each with a package for each of its length."""
-        self.answers["GET /queues"] = {"agent": "main", "queues": [*queues]}
-        for one in queues:
-            entries = [entry(41 + number) for number in range(one["length"] or 0)]
-            page = {**one, "agent": "main", "entries": entries, "next": None}
-            self.answers[f"GET /queues/{one['subscriber']}"] = page
-
-    def gave_up(self, subscriber: str, *failures: Mapping[str, Any]) -> None:
-        """Show these entries in the error queue of a subscriber."""
-        page = {"subscriber": subscriber, "length": len(failures), "entries": [*failures]}
-        self.answers[f"GET /queues/{subscriber}/errors"] = {**page, "next": None}
-
-    def changes(self) -> list[tuple[str, str, str | None, Any]]:
-        """Return the requests that would have changed something."""
-        return [one for one in self.requested if one[0] != "GET"]
 
 
 @dataclass
@@ -274,35 +219,3 @@ def console_site(written: WrittenPublisher | None = None, **settings: Any) -> It
             yield ConsoleSite(served.url, publisher, callers)
         finally:
             served.end()
-
-
-@contextmanager
-def written_publisher() -> Iterator[WrittenPublisher]:
-    """Serve what is written, until the block ends."""
-    written = WrittenPublisher()
-
-    class Handler(BaseHTTPRequestHandler):
-        def _answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            token = self.headers.get("Authorization")
-            read = json.loads(body) if body else None
-            written.requested.append((self.command, self.path, token, read))
-            if written.meanwhile:
-                written.meanwhile.pop()()
-            found = written.answers.get(f"{self.command} {urlsplit(self.path).path}")
-            status, document = found if isinstance(found, tuple) else (200, found)
-            if found is None:
-                status, document = 404, {"type": "/problems/x", "title": "none", "status": 404}
-            content = document if isinstance(document, bytes) else json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            if isinstance(document, bytes):
-                self.send_header("Content-Type", "text/event-stream")
-            self.end_headers()
-            self.wfile.write(content)
-
-    for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
-        setattr(Handler, f"do_{method}", Handler._answer)
-    with answering(Handler) as url:
-        written.url = url
-        yield written

@@ -12,23 +12,20 @@ from playwright.sync_api import Browser
 
 from tests.harness.browser import Tab, chromium, tab
 from tests.harness.console import (
-    AT,
     REASON,
     ConsoleSite,
-    WrittenPublisher,
     announced,
     blocked,
     command,
     console_site,
     distribution,
     dry_run,
-    entry,
     failure,
     journal_record,
     queue,
     release,
-    written_publisher,
 )
+from tests.harness.written_publisher import AT, WrittenPublisher, entry, written_publisher
 
 WIDTHS = (1280, 390)
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")

@@ -11,16 +11,9 @@ from urllib.parse import urlencode
 import pytest
 
 from packhorse.runtime import audit
-from tests.harness.console import (
-    HOSTILE,
-    ConsoleSite,
-    WrittenPublisher,
-    console_site,
-    distribution,
-    queue,
-    written_publisher,
-)
+from tests.harness.console import HOSTILE, ConsoleSite, console_site, distribution, queue
 from tests.harness.waiting import eventually
+from tests.harness.written_publisher import WrittenPublisher, written_publisher
 
 SEEN = hashlib.sha256(
     json.dumps(

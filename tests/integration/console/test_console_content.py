@@ -7,13 +7,8 @@ from urllib.parse import urlencode
 import pytest
 
 from packhorse_services.console.frame.trees import tree
-from tests.harness.console import (
-    HOSTILE,
-    ConsoleSite,
-    console_site,
-    distribution,
-    written_publisher,
-)
+from tests.harness.console import HOSTILE, ConsoleSite, console_site, distribution
+from tests.harness.written_publisher import written_publisher
 
 NONE: dict[str, Any] = {"distributions": [], "next": None}
 

@@ -6,13 +6,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.harness.console import (
-    HOSTILE,
-    ConsoleSite,
-    console_site,
-    journal_record,
-    written_publisher,
-)
+from tests.harness.console import HOSTILE, ConsoleSite, console_site, journal_record
+from tests.harness.written_publisher import written_publisher
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.harness.console import AT, HOSTILE, ConsoleSite, entry
+from tests.harness.console import HOSTILE, ConsoleSite
+from tests.harness.written_publisher import AT, entry
 
 
 @pytest.fixture

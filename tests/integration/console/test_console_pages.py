@@ -6,7 +6,8 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
-from tests.harness.console import HOSTILE, REASON, ConsoleSite, blocked, console_site, entry, queue
+from tests.harness.console import HOSTILE, REASON, ConsoleSite, blocked, console_site, queue
+from tests.harness.written_publisher import entry
 
 COMMAND = {"command_id": "c1", "state": "ISSUED", "subscriber": "sub1"}
 ACTS = ["retry", "pause", "resume"]
