@@ -77,13 +77,8 @@ def topology_service(
         async with calling_at_stop(app.state.stopping, parts.feed.end_streams):
             yield
 
-    app = create_app(
-        _SERVICE,
-        authenticator,
-        Readiness({"heartbeat": lambda: _ask_heartbeat(parts.discovery)}),
-        lifespan=lifespan,
-        docs=docs,
-    )
+    ready = Readiness({"heartbeat": lambda: _ask_heartbeat(parts.discovery)})
+    app = create_app(_SERVICE, authenticator, ready, lifespan=lifespan, docs=docs)
     app.state.parts = parts
     admit_visitors(app, page_routes.PAGES)
     for router in (*_ROUTERS, *([] if connector_routes is None else [connector_routes])):

@@ -136,11 +136,7 @@ def _session_router(pages: Pages) -> APIRouter:
     @router.post("/sign-out", dependencies=[Depends(posted)])
     async def sign_out(request: Request) -> Response:
         """End the session: its key is good no more, wherever it was copied to."""
-        _sessions(request).forget(_key(request))
-        answer = RedirectResponse(f"{PREFIX}/sign-in", 303)
-        name = request.app.state.session_cookie
-        answer.delete_cookie(name, path=PREFIX, httponly=True, samesite="strict")
-        return answer
+        return _signed_out(request)
 
     return router
 
@@ -163,6 +159,14 @@ async def signed_in(request: Request, pages: Pages, token: str, wanted: str = ""
         return _form_again(pages, wanted, f"This token does not have the scope {SCOPE}.")
     answer = RedirectResponse(wanted, 303)
     _begin_session(request, answer, token, found.name)
+    return answer
+
+
+def _signed_out(request: Request) -> Response:
+    _sessions(request).forget(_key(request))
+    answer = RedirectResponse(f"{PREFIX}/sign-in", 303)
+    name = request.app.state.session_cookie
+    answer.delete_cookie(name, path=PREFIX, httponly=True, samesite="strict")
     return answer
 
 
