@@ -11,11 +11,13 @@ from packhorse.blobs.api import BlobStore
 from packhorse.content.node import Node
 from packhorse.messaging.api import Journal, LogEnd, Record
 from packhorse.packages.body import unpack
+from packhorse.packages.path_filter import PathFilter
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
 from packhorse.wire.package_codec import decode_package
 from packhorse.wire.record import Undecodable
 
 Content = dict[str, Any]
+MERE_FOLDER: Any = ("folder", {}, ())
 
 
 def fold(
@@ -63,8 +65,18 @@ def _apply(package: PackageMessage, content: Content, blobs: BlobStore) -> None:
                 del content[path]
     for node in unpack(package, blobs):
         for above in _above(node.path):
-            content.setdefault(above, ("folder", {}, ()))
+            content.setdefault(above, MERE_FOLDER)
         content[node.path] = plain(node)
+
+
+def filtered(content: Content, path_filter: PathFilter) -> Content:
+    """Return what the filter takes; a mere folder above what it excludes counts as nothing."""
+    return {
+        path: node
+        for path, node in content.items()
+        if path_filter.holds(path)
+        and not (node == MERE_FOLDER and path in path_filter.may_be_folders)
+    }
 
 
 def plain(node: Node) -> Any:

@@ -15,6 +15,7 @@ from packhorse.clock import Clock, SystemClock
 from packhorse.content import tree
 from packhorse.messaging.api import Journal
 from packhorse.packages.limits import LIMITS
+from packhorse.packages.path_filter import EVERYTHING, PathFilter
 from packhorse.wire.messages import Status
 from packhorse_services.subscriber.announce.announcer import Identity
 from packhorse_services.subscriber.announce.statuses import StatusSender
@@ -58,6 +59,7 @@ class Worker:
     gate: Gate = field(default_factory=OpenGate)
     remember_h: float = 0.0
     content_bytes: int = LIMITS.content_bytes
+    path_filter: PathFilter = EVERYTHING
 
     def __post_init__(self) -> None:
         self.instance = uuid.uuid4().hex[:12]
@@ -86,6 +88,7 @@ class Worker:
                 *(self.name, self.blobs, self.roots),
                 replace(LIMITS, content_bytes=self.content_bytes),
                 PackageMemory(self.remember_h),
+                self.path_filter,
             ),
             self.attempts,
             self.clears,

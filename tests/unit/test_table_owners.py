@@ -24,15 +24,16 @@ OWNERS = {
     f"{SERVICES}/publisher": "bookkeeping.command deduplication_snapshot idempotency_key outbox"
     " outcome producer release slot stored_package topic_cursor",
     f"{SERVICES}/subscriber": "bookkeeping.applied_package applied_sequence attempt clear_command"
-    " command_position command_status joined_snapshot lane_control lease position status"
-    " status_mark",
+    " command_position command_status content_filter joined_snapshot lane_control lease position"
+    " status status_mark",
 }
 """A folder, and the tables, all of one schema, that its modules may name."""
 
 FUNCTIONS = {
     f"{SHARED}/bookkeeping/append_numbers.py": "bookkeeping.slot",
     f"{SHARED}/bookkeeping/outbox_view.py": "bookkeeping.outbox",
-    f"{SHARED}/bookkeeping/positions.py": "bookkeeping.joined_snapshot position status",
+    f"{SHARED}/bookkeeping/positions.py": "bookkeeping.content_filter joined_snapshot position"
+    " status",
     f"{SHARED}/bookkeeping/stored_packages.py": "bookkeeping.outbox stored_package",
     f"{SERVICES}/content": "content.node",
 }

@@ -84,6 +84,7 @@ class _Assembly:
             settings.endpoint
             or (f"http://{settings.host}:{settings.port}" if settings.port else ""),
             settings.announce_s,
+            settings.path_filter,
         )
         self.connections = Connections(
             settings.database_url.get_secret_value(),
@@ -192,6 +193,7 @@ class _Assembly:
             self.lease,
             self.control,
             self.settings.import_roots,
+            self.settings.path_filter,
             self.settings.remember_packages_h > 0,
             self.staging,
             on_progress,
@@ -223,6 +225,7 @@ class _Assembly:
                 *(self.identity.subscriber, self.blobs, settings.import_roots),
                 replace(LIMITS, content_bytes=settings.max_package_bytes),
                 self.memory,
+                settings.path_filter,
             ),
             Attempts(agent, policy, self.clock),
             self.clears,

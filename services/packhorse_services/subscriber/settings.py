@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field, SecretStr, ValidationInfo, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from packhorse.content.node import ROOT, InvalidPath, check_path
 from packhorse.packages.limits import LIMITS
+from packhorse.packages.path_filter import PathFilter
 from packhorse.topology.configuration import TopologyConfiguration
 from packhorse_services.subscriber.announce.catching_up import ReadySettings, ReadyWhen
 from packhorse_services.subscriber.importing.attempts import UNLIMITED
@@ -34,6 +35,11 @@ class Settings(TopologyConfiguration, BaseSettings):
     max_retries: int = Field(default=UNLIMITED, ge=UNLIMITED)
     start: StartPolicy = StartPolicy.EARLIEST
     import_roots: Annotated[tuple[str, ...], NoDecode, Field(min_length=1)] = (ROOT,)
+    include: Annotated[tuple[str, ...], NoDecode] = ()
+    """Paths that it takes, with all below them; none: all. The nearest path at or above a node
+    decides between these and `exclude` (R35)."""
+    exclude: Annotated[tuple[str, ...], NoDecode] = ()
+    """Paths that it leaves out, with all below them."""
     wait_for: AgentName | None = None
     """A subscriber that must have imported a package before this one does; it must be editable."""
     remember_packages_h: float = Field(default=0.0, ge=0, le=87_600)
@@ -64,7 +70,20 @@ class Settings(TopologyConfiguration, BaseSettings):
             self.ready_when, self.ready_idle_s, self.ready_latency_s, self.ready_force_s
         )
 
-    @field_validator("publisher_agents", "import_roots", mode="before")
+    @property
+    def path_filter(self) -> PathFilter:
+        """Which nodes it takes."""
+        return PathFilter(self.include, self.exclude)
+
+    @model_validator(mode="after")
+    def _is_filter(self) -> Self:
+        try:
+            PathFilter(self.include, self.exclude)
+        except InvalidPath as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    @field_validator("publisher_agents", "import_roots", "include", "exclude", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
         if not isinstance(value, str):

@@ -67,6 +67,19 @@ JOINED_SNAPSHOT = Table(
 )
 """At most one row: the last snapshot that was loaded, and what it left out (its digest)."""
 
+CONTENT_FILTER = Table(
+    "content_filter",
+    METADATA,
+    Column(
+        "singleton", Boolean, CheckConstraint("singleton"), primary_key=True, server_default=true()
+    ),
+    Column("include", ARRAY(Text), nullable=False),
+    Column("exclude", ARRAY(Text), nullable=False),
+    Column("since", _TIME, nullable=False, server_default=func.clock_timestamp()),
+    schema=BOOKKEEPING,
+)
+"""At most one row: which paths imports take and which they leave out (R35); without it all."""
+
 ATTEMPT = Table(
     "attempt",
     METADATA,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from psycopg import Connection
 
-_JOINED_IS_THERE = "SELECT to_regclass('bookkeeping.joined_snapshot') IS NOT NULL"
+_IS_THERE = "SELECT to_regclass(%s) IS NOT NULL"
 
 
 class StoredPosition(NamedTuple):
@@ -72,8 +72,7 @@ def read_loaded_snapshot(connection: Connection, journal_id: str) -> LoadedSnaps
 
     Also for a database that no program of a version that records it has migrated.
     """
-    [(is_there,)] = connection.execute(_JOINED_IS_THERE).fetchall()
-    if not is_there:
+    if not _is_there(connection, "bookkeeping.joined_snapshot"):
         return None
     row = connection.execute(
         "SELECT snapshot_id, log_offset, publisher_agents, left_out "
@@ -81,3 +80,17 @@ def read_loaded_snapshot(connection: Connection, journal_id: str) -> LoadedSnaps
         (journal_id,),
     ).fetchone()
     return None if row is None else LoadedSnapshot(*row)
+
+
+def read_filter(connection: Connection) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return which paths the subscriber includes and excludes, both empty where it takes all."""
+    if not _is_there(connection, "bookkeeping.content_filter"):
+        return (), ()
+    rows = connection.execute("SELECT include, exclude FROM bookkeeping.content_filter").fetchall()
+    return next(((tuple(include), tuple(exclude)) for include, exclude in rows), ((), ()))
+
+
+def _is_there(connection: Connection, table: str) -> bool:
+    """Return whether the database is migrated so far that it has a table."""
+    [(is_there,)] = connection.execute(_IS_THERE, (table,)).fetchall()
+    return bool(is_there)

@@ -14,8 +14,17 @@ from packhorse.blobs.api import BlobStore
 from packhorse.content import tree
 from packhorse.content.node import ROOT, Node, is_within, parent_of
 from packhorse.content.parts import SubtreePart
-from packhorse.packages.effects import SubtreeRemoval, admit, effects
+from packhorse.packages.effects import (
+    Effect,
+    PartialRemoval,
+    SubtreeRemoval,
+    admit,
+    effects,
+    filtered,
+)
 from packhorse.packages.limits import LIMITS, PackageLimits
+from packhorse.packages.path_filter import EVERYTHING, PathFilter
+from packhorse.packages.scope import PathScope
 from packhorse.wire.actions import notifies
 from packhorse.wire.messages import PackageMessage
 
@@ -37,12 +46,14 @@ def apply(
     *,
     roots: Sequence[str] = (ROOT,),
     limits: PackageLimits = LIMITS,
+    path_filter: PathFilter = EVERYTHING,
 ) -> None:
     """Apply packages in order, with few statements; the caller commits, or rolls all back.
 
     A deep ADD leaves below its deep paths exactly what it carries, and one with a range does so
     within that part of the subtree; DELETE removes whole subtrees, missing ones too; INVALIDATE
-    notifies; TEST does nothing. Memory is constant.
+    notifies; TEST does nothing. What `path_filter` does not take is neither written nor removed
+    (R35). Memory is constant.
 
     Raises:
         PackageRefused: type, action, paths or nodes are not what these roots and limits allow.
@@ -50,7 +61,7 @@ def apply(
         BlobMissing, BlobStoreUnavailable: the body can't be had now.
         psycopg.Error: the database refuses.
     """
-    application = _Application(conn, blobs, roots, limits)
+    application = _Application(conn, blobs, roots, limits, path_filter)
     for package in packages:
         application.add(package)
     application.finish()
@@ -63,25 +74,39 @@ def invalidate(conn: Connection, package_id: str, paths: Iterable[str]) -> None:
 
 class _Application:
     def __init__(
-        self, conn: Connection, blobs: BlobStore, roots: Sequence[str], limits: PackageLimits
+        self,
+        conn: Connection,
+        blobs: BlobStore,
+        roots: Sequence[str],
+        limits: PackageLimits,
+        path_filter: PathFilter,
     ) -> None:
         self._conn, self._blobs, self._roots, self._limits = conn, blobs, roots, limits
-        self._changes = PendingChanges(conn)
+        self._filter = path_filter
+        self._changes = PendingChanges(conn, path_filter.exclude)
         self._notifications: list[str] = []
 
     def add(self, package: PackageMessage) -> None:
         if notifies(package.entry.action):
-            scope = admit(package, self._roots)
-            paths = (*scope.shallow, *scope.deep)
-            self._notifications += _payloads(package.entry.package_id, paths)
+            admit(package, self._roots)
+            taken = self._filter.narrowed(package.entry)
+            paths = PathScope(taken.paths, taken.deep_paths)
+            named = (*paths.shallow, *paths.deep)
+            self._notifications += _payloads(package.entry.package_id, named)
         put = self._changes.replace if _is_small(package) else self._changes.stream
-        for effect in effects(package, self._blobs, roots=self._roots, limits=self._limits):
+        for effect in self._effects(package):
             if isinstance(effect, Node):
                 self._changes.put(effect)
             elif isinstance(effect, SubtreeRemoval):
                 self._changes.remove(effect.path)
+            elif isinstance(effect, PartialRemoval):
+                self._changes.remove_parts(effect.parts)
             else:
                 put(effect.part, effect.nodes)
+
+    def _effects(self, package: PackageMessage) -> Iterator[Effect | PartialRemoval]:
+        found = effects(package, self._blobs, roots=self._roots, limits=self._limits)
+        return found if self._filter.holds_all else filtered(found, self._filter)
 
     def finish(self) -> None:
         self._changes.flush()
@@ -126,11 +151,13 @@ class PendingChanges:
     That order is right as long as no removal came after a write below it, so `remove` first
     makes what waits when there is such a write, and `replace` drops such writes if the path itself
     is written: that creates also what a dropped write would have created above. Above the root
-    there is nothing. What may lack its top lets such writes be made first.
+    there is nothing. What may lack its top lets such writes be made first. Where nodes of `spared`
+    stay while those above go, folders take their places.
     """
 
-    def __init__(self, conn: Connection) -> None:
-        self._conn = conn
+    def __init__(self, conn: Connection, spared: Sequence[str] = ()) -> None:
+        self._conn, self._spared = conn, spared
+        self._spares = False
         self._removed: dict[SubtreePart, None] = {}
         self._written: dict[str, Node] = {}
         self._holders: set[str] = set()
@@ -153,6 +180,13 @@ class PendingChanges:
         if path in self._holders:
             self.flush()
         self._removed[SubtreePart.whole(path)] = None
+
+    def remove_parts(self, parts: Sequence[SubtreePart]) -> None:
+        """Remove the nodes of parts that have one top, but not what lies between them."""
+        if parts[0].top in self._holders:
+            self.flush()
+        self._removed.update(dict.fromkeys(parts))
+        self._spares = True
 
     def replace(self, part: SubtreePart, nodes: Iterable[Node]) -> None:
         """Make a part of a subtree exactly `nodes`."""
@@ -180,5 +214,8 @@ class PendingChanges:
             tree.delete_parts(self._conn, list(self._removed))
         if self._written:
             tree.upsert(self._conn, list(self._written.values()))
+        if self._spares:
+            tree.add_folders(self._conn, sorted(tree.present(self._conn, self._spared)))
+        self._spares = False
         self._removed, self._written, self._holders = {}, {}, set()
         self._bytes = 0

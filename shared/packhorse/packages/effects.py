@@ -19,6 +19,7 @@ from packhorse.packages.limits import (
     PackageLimits,
     PackageRefused,
 )
+from packhorse.packages.path_filter import PathFilter
 from packhorse.packages.scope import PathScope, first_outside, part_of, type_of
 from packhorse.wire.actions import exports, is_probe, removes
 from packhorse.wire.messages import PackageMessage
@@ -37,6 +38,13 @@ class Replacement:
 
     part: SubtreePart
     nodes: Iterator[Node]
+
+
+@dataclass(frozen=True, slots=True)
+class PartialRemoval:
+    """Of a subtree goes what a filter takes; the rest stays, with the folders above it."""
+
+    parts: Sequence[SubtreePart]
 
 
 Effect = SubtreeRemoval | Replacement | Node
@@ -84,6 +92,27 @@ def effects(
         yield from _writes(unpack(package, blobs, limits), scope)
     elif removes(package.entry.action):
         yield from map(SubtreeRemoval, (*scope.shallow, *scope.deep))
+
+
+def filtered(found: Iterable[Effect], path_filter: PathFilter) -> Iterator[Effect | PartialRemoval]:
+    """Yield what of the effects is about nodes that the filter takes (R35)."""
+    for effect in found:
+        if isinstance(effect, Node):
+            if path_filter.holds(effect.path):
+                yield effect
+            continue
+        if isinstance(effect, SubtreeRemoval):
+            part, nodes = SubtreePart.whole(effect.path), iter(tuple[Node, ...]())
+        else:
+            part, nodes = effect.part, effect.nodes
+        taken = path_filter.parts_of(part)
+        if taken == (part,):
+            yield effect
+            continue
+        if taken:
+            yield PartialRemoval(taken)
+        # All nodes are read: what is left out is checked too.
+        yield from (node for node in nodes if path_filter.holds(node.path))
 
 
 def _writes(nodes: Iterator[Node], scope: PathScope) -> Iterator[Effect]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from packhorse.wire.messages import (
+    MAX_FILTER_BYTES,
     DiscoveryMessage,
     PackageDistributed,
     Status,
@@ -70,7 +71,10 @@ def encode_discovery(message: DiscoveryMessage) -> Encoded:
         subscriber=message.subscriber,
         states=[_write_state(state) for state in message.states],
         configuration=discovery_pb2.SubscriberConfiguration(
-            editable=message.editable, max_retries=message.max_retries
+            editable=message.editable,
+            max_retries=message.max_retries,
+            include=message.include,
+            exclude=message.exclude,
         ),
         endpoint=message.endpoint,
         announced_ms=message.announced_ms,
@@ -105,14 +109,20 @@ def decode_discovery(headers: Mapping[str, bytes], value: bytes) -> DiscoveryMes
         raise Undecodable(
             f"the announcement has {len(wire.states)} subscriptions; at most {MAX_SUBSCRIPTIONS}"
         )
+    configuration = wire.configuration
+    named = sum(len(path.encode()) for path in (*configuration.include, *configuration.exclude))
+    if named > MAX_FILTER_BYTES:
+        raise Undecodable(f"the announcement's filter has {named} bytes")
     return DiscoveryMessage(
         subscriber=wire.subscriber,
         states=tuple(_read_state(state) for state in wire.states),
-        editable=wire.configuration.editable,
-        max_retries=wire.configuration.max_retries,
+        editable=configuration.editable,
+        max_retries=configuration.max_retries,
         endpoint=wire.endpoint,
         announced_ms=wire.announced_ms,
         subscriber_instance=wire.subscriber_instance,
+        include=tuple(configuration.include),
+        exclude=tuple(configuration.exclude),
     )
 
 

@@ -164,6 +164,10 @@ class SubscriberState:
     """Nothing brought what was there up to `started_offset`, as a snapshot would have."""
 
 
+MAX_FILTER_BYTES = 16 * 1024
+"""Of all paths together that a subscriber includes and excludes: each announcement has them."""
+
+
 @dataclass(frozen=True, slots=True)
 class DiscoveryMessage:
     """A subscriber's announcement of itself, sent every 10 s and after each batch."""
@@ -175,6 +179,9 @@ class DiscoveryMessage:
     endpoint: str = ""
     announced_ms: int = 0
     subscriber_instance: str = ""
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    """Paths that it takes, none for all, and paths that it leaves out (R35)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ _EMPTY = """
     TRUNCATE bookkeeping.lease, bookkeeping.position, bookkeeping.attempt, bookkeeping.status,
         bookkeeping.status_mark, bookkeeping.clear_command, bookkeeping.command_position,
         bookkeeping.applied_sequence, bookkeeping.applied_package, bookkeeping.lane_control,
-        bookkeeping.command_status, bookkeeping.audit, bookkeeping.joined_snapshot;
+        bookkeeping.command_status, bookkeeping.audit, bookkeeping.joined_snapshot,
+        bookkeeping.content_filter;
     DELETE FROM content.node WHERE path <> '/';
 """
 

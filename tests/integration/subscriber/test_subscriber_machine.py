@@ -25,18 +25,27 @@ from hypothesis.stateful import (
 from packhorse.blobs.open import open_blobs
 from packhorse.messaging.api import Record
 from packhorse.messaging.open import open_journal
+from packhorse.packages.path_filter import EVERYTHING, PathFilter
 from packhorse.wire.messages import Status
-from packhorse.wire.package_codec import PACKAGE_ID_HEADER
+from packhorse.wire.package_codec import PACKAGE_ID_HEADER, decode_entry
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from packhorse_services.subscriber.importing.context import GroupLimits
 from packhorse_services.subscriber.importing.importer import Importer
 from tests.harness.feed import TOPICS, Feed, page
-from tests.harness.fold import fold
+from tests.harness.fold import MERE_FOLDER, filtered, fold
 from tests.harness.subscriber import Worker, content_in
 from tests.integration.subscriber.conftest import empty
 
 PATHS = ["/a", "/a/b", "/a/b/c", "/ab", "/d"]
 paths = st.sampled_from(PATHS)
+filters = st.sampled_from(
+    [
+        EVERYTHING,
+        PathFilter(exclude=("/a/b",)),
+        PathFilter(include=("/a/b", "/d")),
+        PathFilter(include=("/a", "/a/b/c"), exclude=("/a/b", "/a/x", "/d/y")),
+    ]
+)
 
 
 @dataclass
@@ -56,14 +65,18 @@ class SubscriptionMachine(RuleBasedStateMachine):
 
     url: str
 
-    @initialize(retries=st.sampled_from([-1, 0, 2]), packages=st.sampled_from([1, 3, 100]))
-    def begin(self, retries: int, packages: int) -> None:
+    @initialize(
+        retries=st.sampled_from([-1, 0, 2]),
+        packages=st.sampled_from([1, 3, 100]),
+        path_filter=filters,
+    )
+    def begin(self, retries: int, packages: int, path_filter: PathFilter) -> None:
         empty(self.url)
         self.connection = psycopg.connect(self.url, autocommit=True)
         self.folder = tempfile.TemporaryDirectory(prefix="packhorse-machine-")
         journal = open_journal(f"memory://{uuid.uuid4()}", client_name="tests")
         self.feed = Feed(journal, open_blobs(self.folder.name), producer="author")
-        self.retries, self.packages = retries, packages
+        self.retries, self.packages, self.filter = retries, packages, path_filter
         self.sent: list[Sent] = []
         self.clears: list[int] = []
         self.position = -1
@@ -93,6 +106,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
             self.feed.blobs,
             policy=RetryPolicy(self.retries, 0.0, 0.0),
             limits=GroupLimits(packages=self.packages, passed=1, passed_s=0),
+            path_filter=self.filter,
         )
         for up_to in self.clears:
             worker.clear(up_to, str(up_to))
@@ -212,7 +226,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         package_id = sent.record.headers[PACKAGE_ID_HEADER]
         if self._is_cleared(offset):
             self.decided[offset] = Status.REMOVED
-        elif sent.kind == "not_ours":
+        elif sent.kind == "not_ours" or self._is_left_out(sent.record):
             self.decided[offset] = Status.SKIPPED
         elif sent.kind == "bad":
             assert self.retries >= 0, "a bad package was passed"
@@ -225,14 +239,23 @@ class SubscriptionMachine(RuleBasedStateMachine):
         else:
             self.decided[offset] = Status.DUPLICATE
 
+    def _is_left_out(self, record: Record) -> bool:
+        return bool(self.filter.left_out(decode_entry(record.headers)))
+
     @invariant()
     def content_is_the_fold(self) -> None:
+        """What the filter leaves out is in the fold, and in neither side of the comparison."""
         if not hasattr(self, "worker"):
             return
+        taken = {sent.record.offset for sent in self.sent if sent.kind in ("good", "repeat")}
+        left_out = {o for o, status in self.decided.items() if status is Status.SKIPPED} & taken
         removed = {o for o, status in self.decided.items() if status is not Status.IMPORTED}
         own = [sent.record for sent in self.sent if sent.kind != "other"]
-        expected = fold(own, self.feed.blobs, removed=removed, up_to=self.position)
-        assert content_in(self.connection) == expected
+        expected = fold(own, self.feed.blobs, removed=removed - left_out, up_to=self.position)
+        found = content_in(self.connection)
+        assert filtered(found, self.filter) == filtered(expected, self.filter)
+        others = {path: node for path, node in found.items() if not self.filter.holds(path)}
+        assert all(node == MERE_FOLDER for node in others.values())
 
     @invariant()
     def statuses_are_what_was_decided(self) -> None:

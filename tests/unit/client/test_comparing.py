@@ -1,5 +1,6 @@
 """A comparison page by page against services that change while it reads (R8, R35)."""
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,6 +16,7 @@ from packhorse.client.calls import comparing
 from packhorse.client.calls.comparing import compare, mend
 from packhorse.client.errors import Conflict, Denied, NotFound, Refused
 from packhorse.client.exchange import Answer, Document, Operation, Pause, Request
+from packhorse.packages.path_filter import EVERYTHING, PathFilter
 
 PATHS = st.sampled_from([f"/{a}{b}{c}" for a in "ab" for b in ("", "/x", "-") for c in ("", "/é")])
 CONTENT = st.dictionaries(PATHS, st.sampled_from("12"))
@@ -39,6 +41,7 @@ class World:
     keys: list[str] = field(default_factory=list)
     refused: dict[str, type[Refused]] = field(default_factory=dict)
     """For which paths a distribution is refused."""
+    path_filter: PathFilter = EVERYTHING
 
     def run(self, operation: Operation[Any]) -> Any:
         """Answer an operation's requests until it ends."""
@@ -71,6 +74,8 @@ class World:
             self.sent.append(request.body)
             self.keys.append(request.headers["Idempotency-Key"])
             return {"id": f"id-{len(self.sent)}"}
+        if request.path.startswith("/subscribers/"):
+            return {"include": self.path_filter.include, "exclude": self.path_filter.exclude}
         entries = [{"offset": at, **one} for at, one in enumerate(self.queue)]
         about = {"length": len(entries), "offset": -1, "state": "IDLE", "next": None}
         return {"entries": entries, **about}
@@ -94,6 +99,23 @@ def _page(url: str, content: dict[str, str]) -> Any:
     limit = int(wanted["limit"])
     nodes = [{"path": path, "digest": content[path]} for path in found[:limit]]
     return {"nodes": nodes, "next": url if len(found) > limit else None}
+
+
+FOLDER = hashlib.sha256(b"folder\n{}\n{}").hexdigest()[:32]
+"""The digest of a folder that an import has made."""
+
+
+def test_r35_what_the_filter_leaves_out_is_not_compared() -> None:
+    author = {"/a": FOLDER, "/a/x": "1", "/a/x/y": "1", "/b": FOLDER, "/b/x": "1", "/c": "1"}
+    there = {"/a/x/y": "2", "/a/x/z": "2", "/b": "2", "/c": "1"}
+    world = World(author, there, path_filter=PathFilter(exclude=("/a/x", "/b/x", "/d")))
+    found = world.run(compare("/", "sub"))
+    assert (kinds(found), found["nodes"]) == ({"/b": "different"}, 3)
+    world = World(author, there, path_filter=PathFilter(include=("/a/x/y", "/b")))
+    assert kinds(world.run(compare("/", "sub"))) == {
+        **dict.fromkeys(("/a/x/y", "/b"), "different"),
+        "/b/x": "missing",
+    }
 
 
 def package(action: str, *paths: str, deep: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -215,6 +215,8 @@ SUBSCRIBERS = View(
         "LAST ERROR": "last_error",
         "ENDPOINT": "endpoint",
         "INSTANCE": "instance",
+        "INCLUDE": "include",
+        "EXCLUDE": "exclude",
     },
 )
 DISTRIBUTION = View(

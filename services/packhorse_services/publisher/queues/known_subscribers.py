@@ -76,6 +76,8 @@ def _message(subscriber: AnnouncedSubscriber, agent: str) -> DiscoveryMessage:
         max_retries=subscriber.max_retries,
         endpoint=subscriber.endpoint,
         subscriber_instance=subscriber.instance,
+        include=subscriber.include,
+        exclude=subscriber.exclude,
     )
 
 

@@ -157,6 +157,11 @@ class SubscriberDocument(BaseModel):
     editable: bool
     max_retries: int = Field(description="-1: unlimited")
     endpoint: str
+    include: list[str] = Field(
+        description="The paths that it takes, each with all below it; none: all. The nearest path "
+        "at or above a node decides, of these and of `exclude`"
+    )
+    exclude: list[str] = Field(description="The paths that it leaves out")
     last_seen: datetime | None
 
 
@@ -275,5 +280,7 @@ def subscriber_document(queue: SubscriberQueue) -> SubscriberDocument:
         editable=one.editable,
         max_retries=one.max_retries,
         endpoint=one.endpoint,
+        include=list(one.include),
+        exclude=list(one.exclude),
         last_seen=time_of(one.seen_ms),
     )

@@ -43,6 +43,8 @@ class AnnouncedSubscriber:
     """When the announcement entered the journal, by the journal's clock."""
     seen_at: float
     """When we got it, on our monotonic clock."""
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
 
 
 class Subscribers:
@@ -124,6 +126,8 @@ class Subscribers:
             subscriptions={} if own is None else {self._agent: _clipped(own)},
             seen_ms=seen_ms,
             seen_at=self._clock.monotonic() - age_ms / 1000,
+            include=message.include,
+            exclude=message.exclude,
         )
 
     def get(self, name: str) -> AnnouncedSubscriber | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from packhorse.clock import Clock, SystemClock
 from packhorse.messaging.api import Journal, Outgoing
+from packhorse.packages.path_filter import EVERYTHING, PathFilter
 from packhorse.runtime.metrics import SUBSCRIBER_LAG_ENTRIES, SUBSCRIBER_LAG_SECONDS
 from packhorse.runtime.periodic import Periodic
 from packhorse.runtime.tracing import inject
@@ -30,6 +31,7 @@ class Identity:
     max_retries: int = -1
     endpoint: str = ""
     announce_s: float = 10.0
+    path_filter: PathFilter = EVERYTHING
 
 
 class Announcer:
@@ -87,6 +89,8 @@ class Announcer:
             endpoint=self._identity.endpoint,
             announced_ms=self._clock.wall_ms(),
             subscriber_instance=self._identity.instance,
+            include=self._identity.path_filter.include,
+            exclude=self._identity.path_filter.exclude,
         )
         encoded = encode_discovery(message)
         record = Outgoing(encoded.value, {**encoded.headers, **inject()}, message.subscriber)

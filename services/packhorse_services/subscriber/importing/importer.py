@@ -1,12 +1,12 @@
 """The one transaction: position, content, sequences and statuses, all or nothing (R8, R9)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from psycopg import Connection
 
 from packhorse.blobs.api import BlobStore
-from packhorse.content.node import ROOT
+from packhorse.content.node import ROOT, InvalidPath
 from packhorse.db.metadata import BOOKKEEPER, IMPORTER
 from packhorse.db.roles import act_as
 from packhorse.jobs.content_changes.change import ContentChange, rows_of
@@ -14,6 +14,7 @@ from packhorse.jobs.content_changes.recording import changes_of, record_changes
 from packhorse.jobs.content_changes.watches import READ_WATCHES, ContentWatch, as_watches
 from packhorse.packages.apply import apply
 from packhorse.packages.limits import LIMITS, PackageLimits
+from packhorse.packages.path_filter import EVERYTHING, PathFilter
 from packhorse.wire.messages import PackageMessage
 from packhorse_services.subscriber.announce.statuses import Decision, record_statuses
 from packhorse_services.subscriber.commands import ledger
@@ -46,18 +47,22 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class Importer:
-    """Applies packages to this subscriber's repository, below `roots` only (R14)."""
+    """Applies packages to this subscriber's repository, below `roots` only (R14).
+
+    Of those only what `path_filter` takes (R35).
+    """
 
     subscriber: str
     blobs: BlobStore
     roots: Sequence[str] = (ROOT,)
     limits: PackageLimits = field(default=LIMITS)
     memory: PackageMemory = field(default=PackageMemory())
+    path_filter: PathFilter = EVERYTHING
 
     @property
     def selection(self) -> Selection:
         """What it takes of the packages."""
-        return Selection(self.subscriber)
+        return Selection(self.subscriber, self.path_filter)
 
     def commit(self, connection: Connection, position: Position, work: Import) -> Position:
         """Do `work` in one transaction and return the position after it.
@@ -94,9 +99,21 @@ class Importer:
         changes: list[ContentChange] = []
         for row in rows_of(packages) if watched else (packages,):
             if watched:
-                changes += changes_of(connection, row, self.subscriber)
-            apply(connection, row, self.blobs, roots=self.roots, limits=self.limits)
+                changes += changes_of(connection, [*map(self._taken, row)], self.subscriber)
+            apply(
+                *(connection, row, self.blobs),
+                roots=self.roots,
+                limits=self.limits,
+                path_filter=self.path_filter,
+            )
         return changes
+
+    def _taken(self, package: PackageMessage) -> PackageMessage:
+        """Return a package that names what is taken; one with a bad path fails when applied."""
+        try:
+            return replace(package, entry=self.path_filter.narrowed(package.entry))
+        except InvalidPath:
+            return package
 
     def _account_for_clears(self, connection: Connection, position: Position, work: Import) -> None:
         ledger.count_removed(connection, [decision.command_id for decision in work.decisions])

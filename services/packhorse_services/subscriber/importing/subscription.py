@@ -17,6 +17,7 @@ from packhorse_services.subscriber.commands.follower import CommandsBehind
 from packhorse_services.subscriber.importing.context import SessionContext
 from packhorse_services.subscriber.importing.session import Session
 from packhorse_services.subscriber.journal import position as positions
+from packhorse_services.subscriber.journal import stored_filter
 from packhorse_services.subscriber.journal.failures import Fenced, Gap, JournalMismatch, reason
 from packhorse_services.subscriber.journal.journal_check import (
     StartPolicy,
@@ -136,6 +137,7 @@ class Subscription(WorkerComponent):
     def _place(self, connection: Connection, epoch: int) -> Position:
         """Return where the subscription is, shown and checked against the journal."""
         settings, journal = self._settings, self._journal
+        stored_filter.store(connection, self._ctx.importer.path_filter, epoch=epoch)
         position = place(
             *(connection, journal, settings.topic, settings.agent),
             epoch=epoch,

@@ -96,7 +96,7 @@ class _GroupInMaking:
         """Take a package in. Raises `ImpossibleSequence`; then it isn't."""
         is_fresh = self._after.passes(package.entry, arrival.offset)
         self.arrivals.append(arrival)
-        if why := self._selection.left_out(package.entry):
+        if why := self._selection.left_out(package):
             self._left_out.append((arrival.mark, why))
         elif is_fresh:
             self._fresh.append((arrival.mark, package))

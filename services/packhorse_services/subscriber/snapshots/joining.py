@@ -18,6 +18,7 @@ from psycopg import Connection
 from packhorse.blobs.api import BlobStore, BlobStoreUnavailable
 from packhorse.errors import PackhorseError, Transient
 from packhorse.messaging.api import Journal
+from packhorse.packages.path_filter import EVERYTHING, PathFilter
 from packhorse.runtime.metrics import SUBSCRIBER_SNAPSHOT_NODES, SUBSCRIBER_SNAPSHOTS
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.wire.messages import DesiredState, SubscriptionState
@@ -101,6 +102,7 @@ class SnapshotLoading:
     lease: Lease
     control: SubscriptionControl
     roots: Sequence[str]
+    path_filter: PathFilter = EVERYTHING
     remembers: bool = False
     """Whether ids of packages are kept, for a journal with repetitions."""
     staging: Staging | None = None
@@ -164,7 +166,7 @@ class SnapshotLoading:
         try:
             with self._showing_progress(snapshot, check) as progress:
                 ids = self._package_ids(snapshot, check)
-                work = Load(self.subscriber, snapshot, self.roots, ids, progress)
+                work = Load(self.subscriber, snapshot, self.roots, ids, progress, self.path_filter)
                 after = load(connection, self.blobs, work, epoch)
         except (Fenced, LoadInterrupted, BlobStoreUnavailable):
             raise

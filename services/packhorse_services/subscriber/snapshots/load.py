@@ -21,6 +21,7 @@ from packhorse.jobs.content_changes.change import ChangeKind, ContentChange
 from packhorse.jobs.content_changes.recording import record_changes
 from packhorse.jobs.content_changes.watches import list_watches
 from packhorse.packages.apply import invalidate
+from packhorse.packages.path_filter import EVERYTHING, PathFilter
 from packhorse.snapshots.parts import read_part
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse_services.subscriber.commands import control, ledger, reset
@@ -38,7 +39,8 @@ _DELETE_NODES = 100_000
 class Load:
     """What `subscriber` loads.
 
-    `snapshot` below `roots`, for the subscriptions of its publisher agents.
+    What `path_filter` takes of `snapshot` below `roots`, for the subscriptions of its publisher
+    agents.
 
     `package_ids` are those that each subscription has to remember at its new place. `progress` gets
     how many nodes were read, every now and then; what it raises ends the load, with nothing done.
@@ -49,6 +51,12 @@ class Load:
     roots: Sequence[str]
     package_ids: Mapping[str, Sequence[str]]
     progress: Callable[[int], None]
+    path_filter: PathFilter = EVERYTHING
+
+    @property
+    def changed(self) -> Sequence[str]:
+        """The subtrees that may have changed."""
+        return [top for root in self.roots for top in self.path_filter.tops(root)]
 
 
 def load(connection: Connection, blobs: BlobStore, work: Load, epoch: int) -> int:
@@ -106,12 +114,14 @@ def _replace_content(connection: Connection, blobs: BlobStore, work: Load) -> No
     for root in work.roots:
         for part in tree.cut(connection, root, _DELETE_NODES):
             work.progress(0)
-            tree.delete_parts(connection, [part])
+            tree.delete_parts(connection, work.path_filter.parts_of(part))
     nodes = _counted((_all_nodes(work.snapshot, blobs)), work.progress)
-    copy_in(connection, _below(work.roots, nodes))
-    above = [root for root in work.roots if root != ROOT and tree.exists(connection, root)]
-    tree.add_folders(connection, [path for root in above for path in ancestors_of(root)])
-    invalidate(connection, work.snapshot.package_id, work.roots)
+    taken = (node for node in nodes if work.path_filter.holds(node.path))
+    copy_in(connection, _below(work.roots, taken))
+    tops = {*work.roots, *work.path_filter.include, *work.path_filter.exclude} - {ROOT}
+    above = [top for top in sorted(tops) if tree.exists(connection, top)]
+    tree.add_folders(connection, [path for top in above for path in ancestors_of(top)])
+    invalidate(connection, work.snapshot.package_id, work.changed)
 
 
 def _all_nodes(snapshot: ContentSnapshot, blobs: BlobStore) -> Iterator[Node]:
@@ -175,7 +185,7 @@ def _record(connection: Connection, work: Load) -> None:
         ),
     )
     source = {"subscriber": work.subscriber, "package_id": snapshot.package_id}
-    change = ContentChange(ChangeKind.CHANGED, (), work.roots, source)
+    change = ContentChange(ChangeKind.CHANGED, (), work.changed, source)
     record_changes(connection, list_watches(connection), [change])
 
 

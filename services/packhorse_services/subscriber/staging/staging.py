@@ -6,7 +6,7 @@ ADR 0014 says why. This module decides; `follower` passes on what the golden one
 import enum
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from packhorse.clock import Clock, SystemClock
@@ -262,7 +262,12 @@ class Staging:
             self._covers_ms = since_ms
 
     def status(self, message: StatusMessage) -> None:
-        """Take a status of the golden subscriber, in the status topic's order."""
+        """Take a status of the golden subscriber, in the status topic's order.
+
+        What it leaves out waits for nobody: it will never be tried there.
+        """
+        if message.left_out:
+            message = replace(message, status=Status.IMPORTED)
         reason = printable(message.reason, _REASON_CHARACTERS)
         with self._lock:
             self._refused.take(message.package_id, message.status, reason)

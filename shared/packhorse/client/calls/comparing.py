@@ -5,6 +5,7 @@ Two sorted streams of digests are merged page by page, so memory is bounded for 
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from packhorse.client.calls import queues
@@ -23,6 +24,7 @@ from packhorse.client.exchange import (
 )
 from packhorse.content.batches import batches
 from packhorse.content.node import ROOT, ancestors_of, parent_of
+from packhorse.packages.path_filter import PathFilter
 
 MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 """In the words of the audit: the subscriber lacks it, has it alone, has it otherwise."""
@@ -56,21 +58,20 @@ def compare(
     names = (subscriber,) if other is None else (subscriber, other)
     if wait > 0:
         yield from _caught_up(names, wait)
-    found = yield from _compared(path, names, after, limit)
+    sides = yield from _sides(path, names)
+    found = yield from _compared(sides, after, limit)
     queue = yield from queues.queue(subscriber, limit=1)
     return Document({**found, "packages": queue["length"], "state": queue["state"]})
 
 
-def _compared(
-    path: str, names: Sequence[str], after: str | None, limit: int
-) -> Operation[dict[str, Any]]:
+def _compared(sides: "_Sides", after: str | None, limit: int) -> Operation[dict[str, Any]]:
     found: list[Document] = []
     nodes, under_way, place = 0, 0, after
     while True:
-        author, there, end = yield from _window(path, place)
+        author, there, end = yield from sides.window(place)
         nodes += len(author)
         if author != there:
-            differences, changing = yield from _confirmed(path, names, (place, end), author)
+            differences, changing = yield from _confirmed(sides, (place, end), author)
             found += differences
             under_way += changing
         place = end
@@ -147,44 +148,70 @@ def _caught_up(names: Iterable[str], seconds: float) -> Operation[None]:
 
 Digests = dict[str, str]
 
-
-def _window(path: str, after: str | None) -> Operation[tuple[Digests, Digests, str | None]]:
-    """Return the next digests on both sides, up to the same path; None is the end."""
-    author, more = yield from _page("content", path, after)
-    there, more_there = yield from _page("subscriber", path, after)
-    end = min((one for one in (more, more_there) if one is not None), default=None)
-    if end is None:
-        return author, there, None
-    return (
-        {one: digest for one, digest in author.items() if one <= end},
-        {one: digest for one, digest in there.items() if one <= end},
-        end,
-    )
+_MERE_FOLDER = hashlib.sha256(b"folder\n{}\n{}").hexdigest()[:32]
 
 
-def _page(
-    service: ServiceName, path: str, after: str | None, up_to: str | None = None
-) -> Operation[tuple[Digests, str | None]]:
-    """Return a page, and its last path where it is not the last page."""
-    url = with_query(f"/digests{quoted(path)}", after=after, up_to=up_to, limit=_PAGE)
-    page = yield from requested(Request("GET", url, service))
-    found = {one["path"]: one["digest"] for one in page["nodes"]}
-    return found, page["nodes"][-1]["path"] if page["next"] else None
+def _sides(path: str, names: Sequence[str]) -> Operation["_Sides"]:
+    filters = []
+    for name in names:
+        about = yield from queues.subscriber(name)
+        filters.append(PathFilter(tuple(about["include"]), tuple(about["exclude"])))
+    return _Sides(path, names, filters)
 
 
-def _between(
-    service: ServiceName, path: str, bounds: tuple[str | None, str | None]
-) -> Operation[Digests]:
-    """Return all digests of a window as it is now."""
-    found, place = yield from _page(service, path, *bounds)
-    while place is not None:
-        more, place = yield from _page(service, path, place, bounds[1])
-        found |= more
-    return found
+@dataclass(frozen=True)
+class _Sides:
+    """Reads digests on both sides, of what the filters of the subscribers take."""
+
+    path: str
+    names: Sequence[str]
+    filters: Sequence[PathFilter]
+
+    def window(self, after: str | None) -> Operation[tuple[Digests, Digests, str | None]]:
+        """Return the next digests on both sides, up to the same path; None is the end."""
+        author, more = yield from self._page("content", after)
+        there, more_there = yield from self._page("subscriber", after)
+        end = min((one for one in (more, more_there) if one is not None), default=None)
+        if end is None:
+            return author, there, None
+        return (
+            {one: digest for one, digest in author.items() if one <= end},
+            {one: digest for one, digest in there.items() if one <= end},
+            end,
+        )
+
+    def between(
+        self, service: ServiceName, bounds: tuple[str | None, str | None]
+    ) -> Operation[Digests]:
+        """Return all digests of a window as it is now."""
+        found, place = yield from self._page(service, *bounds)
+        while place is not None:
+            more, place = yield from self._page(service, place, bounds[1])
+            found |= more
+        return found
+
+    def are_alike(self, path: str, author: str | None, there: str | None) -> bool:
+        """Return whether two digests say the same; a folder above what is left out is nothing."""
+        if author == there:
+            return True
+        if not {author, there} <= {None, _MERE_FOLDER}:
+            return False
+        return any(path in path_filter.may_be_folders for path_filter in self.filters)
+
+    def _page(
+        self, service: ServiceName, after: str | None, up_to: str | None = None
+    ) -> Operation[tuple[Digests, str | None]]:
+        """Return what is taken of a page, and its last path where it is not the last page."""
+        url = with_query(f"/digests{quoted(self.path)}", after=after, up_to=up_to, limit=_PAGE)
+        page = yield from requested(Request("GET", url, service))
+        found = {one["path"]: one["digest"] for one in page["nodes"]}
+        for path_filter in self.filters:
+            found = {one: said for one, said in found.items() if path_filter.holds(one)}
+        return found, page["nodes"][-1]["path"] if page["next"] else None
 
 
 def _confirmed(
-    path: str, names: Iterable[str], bounds: tuple[str | None, str | None], first: Digests
+    sides: _Sides, bounds: tuple[str | None, str | None], first: Digests
 ) -> Operation[tuple[list[Document], int]]:
     """Look at a window again, and return what certainly differs, and how much may be changing.
 
@@ -192,13 +219,13 @@ def _confirmed(
     author after it, so what was changed there meanwhile is noticed.
     """
     under_way = _UnderWay()
-    for name in names:
+    for name in sides.names:
         under_way.add((yield from queues.queue(name, limit=_QUEUE)))
-    there = yield from _between("subscriber", path, bounds)
-    author = yield from _between("content", path, bounds)
+    there = yield from sides.between("subscriber", bounds)
+    author = yield from sides.between("content", bounds)
     found, changing = [], 0
     for one in sorted(author.keys() | there.keys()):
-        if author.get(one) == there.get(one):
+        if sides.are_alike(one, author.get(one), there.get(one)):
             continue
         if author.get(one) != first.get(one) or under_way.touches(one):
             changing += 1

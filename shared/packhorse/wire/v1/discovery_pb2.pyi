@@ -166,18 +166,30 @@ class SubscriberConfiguration(_message.Message):
 
     EDITABLE_FIELD_NUMBER: _builtins.int
     MAX_RETRIES_FIELD_NUMBER: _builtins.int
+    INCLUDE_FIELD_NUMBER: _builtins.int
+    EXCLUDE_FIELD_NUMBER: _builtins.int
     editable: _builtins.bool
     max_retries: _builtins.int
     """-1: unlimited"""
+    @_builtins.property
+    def include(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """paths that it takes; none: all"""
+
+    @_builtins.property
+    def exclude(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """paths that it leaves out"""
+
     def __init__(
         self,
         *,
         editable: _builtins.bool = ...,
         max_retries: _builtins.int = ...,
+        include: _abc.Iterable[_builtins.str] | None = ...,
+        exclude: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["editable", b"editable", "max_retries", b"max_retries"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["editable", b"editable", "exclude", b"exclude", "include", b"include", "max_retries", b"max_retries"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
