@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from packhorse.blobs.filesystem import FilesystemBlobs
 from packhorse.db.connect import connect
 from packhorse.packages.apply import apply
+from packhorse.packages.path_filter import EVERYTHING, PathFilter
 from packhorse.wire.package_codec import decode_package
 from packhorse_services.pipeline.audit.comparison import differing
 from packhorse_services.pipeline.audit.expected import Expectations
@@ -43,7 +44,12 @@ class Site:
     folds: int = 0
 
     def subscriber(
-        self, name: str, *, removed: tuple[int, ...] = (), up_to: int = -1
+        self,
+        name: str,
+        *,
+        removed: tuple[int, ...] = (),
+        up_to: int = -1,
+        path_filter: PathFilter = EVERYTHING,
     ) -> Connection:
         """Return a connection to a new subscriber that has imported everything but some."""
         self.urls[name] = self.databases.new(name)
@@ -55,7 +61,12 @@ class Site:
             for record in self.history.records:
                 if record.offset <= last and record.offset not in removed:
                     package = decode_package(record.headers, record.value)
-                    apply(connection, [package], self.history.bodies)
+                    apply(connection, [package], self.history.bodies, path_filter=path_filter)
+            if path_filter is not EVERYTHING:
+                connection.execute(
+                    "INSERT INTO bookkeeping.content_filter (include, exclude) VALUES (%s, %s)",
+                    (list(path_filter.include), list(path_filter.exclude)),
+                )
             connection.execute(
                 "INSERT INTO bookkeeping.position "
                 "(publisher_agent, journal_id, epoch, log_offset, package_id) "
@@ -122,6 +133,35 @@ def test_r35_what_is_for_named_subscribers_is_expected_there_alone(site: Site) -
         assert {(one.kind, one.path) for one in found["wrong"].findings} == {
             ("different", "/a/b"),
             ("extra", "/special"),
+        }
+
+
+def test_r35_of_a_part_of_the_content_only_that_part_is_expected(site: Site) -> None:
+    site.history.add(page("/e"), page("/e/x"), page("/e/x/y"), page("/e/x-y"), deep=["/e"])
+    last = site.history.delete("/e")
+    site.history.add(page("/e/x/y", 2), page("/deep/x", 2))
+    site.history.add(page("/deep"), page("/deep/x"), page("/deep/z"), deep=["/deep"])
+    archive(site.location, site.history.records[last - 1 :])
+    filters = [
+        PathFilter(("/a", "/deep"), ("/deep/x",)),
+        PathFilter(exclude=("/a/b", "/e/x")),
+        PathFilter(("/a/b", "/deep/z")),
+    ]
+    for number, path_filter in enumerate(filters):
+        site.subscriber(f"part{number}", path_filter=path_filter)
+    broken = site.subscriber("broken", path_filter=filters[0])
+    for path in ("/deep/x", "/deep/more", "/e"):
+        broken.execute("INSERT INTO content.node VALUES (%s, 'page', '{}', '{}')", (path,))
+    broken.execute("DELETE FROM content.node WHERE path = '/a/b'")
+    for with_base in (False, True):
+        if with_base:
+            blobs = str(site.history.bodies.root)
+            make_snapshot(site.spark, site.location, blobs, SnapshotRequest())
+        found, *whole = site.audit(*site.urls)
+        assert all(not reported(one) and "by its filter" in str(one.notes) for one in whole)
+        assert {(one.kind, one.path) for one in found.findings} == {
+            ("missing", "/a/b"),
+            ("extra", "/deep/more"),
         }
 
 

@@ -12,6 +12,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from packhorse.content.node import ROOT, subtree_range
+from packhorse.content.tree import FOLDER
+from packhorse.packages.path_filter import PathFilter
+from packhorse_services.pipeline.history.fold import node_hash
 
 MISSING = "missing"
 EXTRA = "extra"
@@ -25,6 +28,19 @@ def within(path: str) -> Column:
     low, high = subtree_range(path)
     column = f.col("path")
     return (column == path) | ((column >= low) & (column < high))
+
+
+def taken(content: DataFrame, path_filter: PathFilter) -> DataFrame:
+    """Return the rows whose `path` a subscriber takes (R35)."""
+    if path_filter.holds_all:
+        return content
+
+    def some(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            paths = batch.column("path").to_pylist()
+            yield batch.filter(pa.array([path_filter.holds(path) for path in paths], pa.bool_()))
+
+    return content.mapInArrow(some, content.schema)
 
 
 def in_ranges(content: DataFrame, starts: Sequence[str]) -> DataFrame:
@@ -61,16 +77,23 @@ def differing(
     return sorted(number for number in here.keys() | there if here.get(number) != there.get(number))
 
 
-def difference(expected: DataFrame, found: DataFrame, ranges: Collection[int]) -> DataFrame:
+def difference(
+    expected: DataFrame, found: DataFrame, ranges: Collection[int], folders: Collection[str] = ()
+) -> DataFrame:
     """Return path, kind, offset and package_id of each path that is not the same in both.
 
     `expected` has the columns of `in_ranges`; `found` has path and hash, of these ranges alone.
-    What is different by its texts may still be equal JSON.
+    What is different by its texts may still be equal JSON. At the paths of `folders` a mere folder
+    is the same as nothing.
     """
     wanted = expected.where(f.col("range").isin(list(ranges))).select(
         "path", f.col("hash").alias("wanted"), "offset", "package_id"
     )
     joined = wanted.join(found, "path", "full_outer")
+    if folders:
+        folder = node_hash("path", f.lit(FOLDER), f.lit("{}"), f.lit("{}"))
+        nothing = [f.coalesce(side, folder) == folder for side in ("wanted", "hash")]
+        joined = joined.where(~(f.col("path").isin(*folders) & nothing[0] & nothing[1]))
     kind = (
         f.when(f.col("hash").isNull(), MISSING)
         .when(f.col("wanted").isNull(), EXTRA)

@@ -40,6 +40,8 @@ def joining(blobs: BlobStore, subscriber: str, situation: Situation) -> Subscrib
 def notes_of(situation: Situation) -> list[str]:
     """Return what is to be said of the subscriptions, whatever they are compared with."""
     notes = []
+    if not situation.path_filter.holds_all:
+        notes.append("it takes a part of the content by its filter, and that alone was compared")
     if len({subscription.offset for subscription in situation.subscriptions}) > 1:
         notes.append(
             "its subscriptions are at different offsets; where two publisher agents write the "

@@ -12,30 +12,37 @@ from pyspark.sql import DataFrame, SparkSession
 
 from packhorse.content import scan
 from packhorse.content.node import ROOT
+from packhorse.content.parts import SubtreePart
 from packhorse.db.metadata import EXPORTER
 from packhorse.db.roles import act_as
+from packhorse.packages.path_filter import EVERYTHING, PathFilter
 from packhorse_services.pipeline.engine.databases import reading
 
 _RANGE_NODES = 5_000
 _MOST_RANGES = 4_096
 _ROWS = 2_000
 _CONFIRMED = 200
+_END = "\U0010ffff"
+"""Behind every path."""
 
 
 @dataclass(frozen=True)
 class Repository:
-    """A subscriber's content below `top`, in the state that `snapshot` names."""
+    """A subscriber's content below `top` that it takes, in the state that `snapshot` names."""
 
     database_url: str
     name: str
     snapshot: str
     top: str = ROOT
+    path_filter: PathFilter = EVERYTHING
 
     def hashes(self, spark: SparkSession, starts: Sequence[str]) -> DataFrame:
         """Return range, count and sum (as text) of every range."""
 
         def rows(connection: Connection, number: int) -> Iterator[tuple[Any, ...]]:
-            yield number, *scan.hash_range(connection, inside(number))
+            hashes = [scan.hash_range(connection, bounds) for bounds in inside(number)]
+            total = sum(int(one) for _, one in hashes)
+            yield number, sum(count for count, _ in hashes), str(total)
 
         inside = self._inside(starts)
         return self._scattered(spark, range(len(starts)), rows, "range int, count long, sum string")
@@ -46,7 +53,8 @@ class Repository:
         """Return path and hash of the nodes in some of the ranges."""
 
         def rows(connection: Connection, number: int) -> Iterator[tuple[Any, ...]]:
-            return scan.node_hashes(connection, inside(number))
+            for bounds in inside(number):
+                yield from scan.node_hashes(connection, bounds)
 
         inside = self._inside(starts)
         return self._scattered(spark, ranges, rows, "path string, hash long")
@@ -70,12 +78,14 @@ class Repository:
             compare, "path string"
         )
 
-    def _inside(self, starts: Sequence[str]) -> Callable[[int], dict[str, str | None]]:
-        held, top = list(starts), self.top
+    def _inside(self, starts: Sequence[str]) -> Callable[[int], list[dict[str, str | None]]]:
+        held, top = [*starts, _END], self.top
+        taken = _ranges(self.path_filter.parts_of(SubtreePart.whole(top)))
 
-        def inside(number: int) -> dict[str, str | None]:
-            high = held[number + 1] if number + 1 < len(held) else None
-            return scan.bounds_below(top, held[number], high)
+        def inside(number: int) -> list[dict[str, str | None]]:
+            low, high = held[number], held[number + 1]
+            both = ((max(low, first), min(high, end)) for first, end in taken)
+            return [scan.bounds_below(top, *one) for one in both if one[0] < one[1]]
 
         return inside
 
@@ -105,6 +115,11 @@ class Repository:
 
 
 _ARROW = {"int": pa.int32(), "long": pa.int64(), "string": pa.string()}
+
+
+def _ranges(parts: Sequence[SubtreePart]) -> list[tuple[str, str]]:
+    tops = [(part.top, f"{part.top}\x01") for part in parts if part.holds_top]
+    return tops + [(part.low, part.high) for part in parts]
 
 
 def range_starts(connection: Connection) -> list[str]:

@@ -8,6 +8,7 @@ from packhorse.bookkeeping import positions
 from packhorse.bookkeeping.positions import LEFT_OUT
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
+from packhorse.packages.path_filter import EVERYTHING, PathFilter
 from packhorse.wire.messages import Status
 from packhorse_services.pipeline.errors import TaskRefused
 
@@ -44,6 +45,8 @@ class Situation:
     """Publisher agent, offset and whether it was imported, as far as it still remembers."""
     joined: Joined | None = None
     """None also when nothing is known: it joined before databases said so."""
+    path_filter: PathFilter = EVERYTHING
+    """Which nodes it takes."""
 
     @property
     def agents(self) -> list[str]:
@@ -93,7 +96,8 @@ def read_situation(connection: Connection) -> Situation:
     subscriptions = tuple(AuditedSubscription(one.agent, one.offset, one.started) for one in stored)
     journal_id = journals.pop()
     return Situation(
-        journal_id, subscriptions, _decided(connection), _joined(connection, journal_id)
+        *(journal_id, subscriptions, _decided(connection), _joined(connection, journal_id)),
+        PathFilter(*positions.read_filter(connection)),
     )
 
 

@@ -26,6 +26,7 @@ from packhorse_services.pipeline.audit.comparison import (
     in_ranges,
     range_hashes,
     removals_of,
+    taken,
     within,
 )
 from packhorse_services.pipeline.audit.expected import Expectations, Expected
@@ -92,7 +93,8 @@ class Audit:
                 situation = read_situation(connection)
                 starts = range_starts(connection)
                 snapshot = export_snapshot(connection)
-                here = Repository(database_url, f"subscriber {subscriber}", snapshot, self.top)
+                name, path_filter = f"subscriber {subscriber}", situation.path_filter
+                here = Repository(database_url, name, snapshot, self.top, path_filter)
                 expected = self.expectations.of(subscriber, situation)
                 return self._compared(subscriber, situation, expected, here, starts)
         except PackhorseError as error:
@@ -109,7 +111,8 @@ class Audit:
         starts: Sequence[str],
     ) -> Audited:
         content = ContentHistory(
-            expected.content.winners.where(within(self.top)), expected.content.texts
+            taken(expected.content.winners.where(within(self.top)), situation.path_filter),
+            expected.content.texts,
         )
         ranged = in_ranges(_with_origins(content), starts)
         wanted, found = _rows(range_hashes(ranged)), _rows(here.hashes(self.spark, starts))
@@ -118,8 +121,9 @@ class Audit:
         if not ranges:
             return Audited(subscriber, _offsets(situation), notes=notes)
         digests = here.digests(self.spark, starts, ranges)
+        folders = sorted(situation.path_filter.may_be_folders)
         with (
-            kept(difference(ranged, digests, ranges)) as suspected,
+            kept(difference(ranged, digests, ranges, folders)) as suspected,
             kept(_confirmed(suspected, content, expected.clears, here)) as certain,
             judged(certain, expected, situation.agents, here) as findings,
         ):
