@@ -3,6 +3,7 @@
 from packhorse.client.blocking import Client
 from packhorse.db.connect import connect
 from tests.harness.site import Site
+from tests.harness.waiting import eventually
 
 _TOP = "/compared"
 
@@ -45,3 +46,50 @@ def test_r35_what_differs_at_one_subscriber_is_mended_there_alone(running: Site)
     assert len({running.hashes(_TOP)[name] for name in ("sub1", "sub2")}) == 1
     with _client(running, "sub2") as client:
         assert client.compare(_TOP, "sub2", wait=60).differences == []
+
+
+def test_r35_two_subscribers_with_filters_of_their_own_are_equal_by_them(running: Site) -> None:
+    filters = {
+        "north": {"include": "/filtered/north,/filtered/all", "exclude": "/filtered/all/drafts"},
+        "south": {"exclude": "/filtered/north"},
+    }
+    top = "/filtered"
+    for name, own in filters.items():
+        running.join(name, start="latest", announce_s=1, **own)
+    for part in ("north", "south", "all", "all/drafts"):
+        for path in (f"{top}/{part}", f"{top}/{part}/a", f"{top}/{part}/b"):
+            running.put(path)
+    running.distribute_everywhere(deep=[top])
+    running.remove(f"{top}/north/a")
+    became = running.distribute_everywhere(f"{top}/north/a", action="DELETE")
+    told = {one["subscriber"]: (one["state"], one["reason"]) for one in became["subscribers"]}
+    assert told["south"] == ("SKIPPED", f"PACKHORSE_EXCLUDE names {top}/north")
+    assert (told["north"][0], told["sub1"][0]) == ("IMPORTED", "IMPORTED")
+    found = running.get("/subscribers/north")
+    assert (found["include"], found["exclude"]) == (
+        [f"{top}/north", f"{top}/all"],
+        [f"{top}/all/drafts"],
+    )
+    assert running.at("north", f"{top}/north/b") is not None
+    assert running.at("north", f"{top}/north/a") is None
+    assert running.at("north", f"{top}/south/a") is None
+    assert running.at("south", f"{top}/all/drafts/a") is not None
+    for name in filters:
+        with _client(running, name) as client:
+            assert client.compare(top, name, wait=60).differences == []
+    url = running.database_urls["north"]
+    running.leave("north")
+    running.join("north", url, announce_s=1, include=f"{top}/all,{top}/south")
+    eventually(lambda: running.get("/subscribers/north")["exclude"] == [], what="it is known")
+    with _client(running, "north") as client:
+        found = client.compare(top, "north", wait=60)
+        widened = [f"{top}/{path}" for path in ("all/drafts", "south")]
+        assert [(one["path"], one["kind"]) for one in found.differences] == [
+            (path, "missing") for one in widened for path in (one, f"{one}/a", f"{one}/b")
+        ]
+        for one in client.mend("north", found.differences):
+            running.everywhere({"id": one})
+        assert client.compare(top, "north", wait=60).differences == []
+    assert running.at("north", f"{top}/north/b") is not None  # what it had it keeps
+    for name in filters:
+        running.leave(name)

@@ -57,32 +57,6 @@ def blocked(subscriber: str, length: int = 2, **more: Any) -> dict[str, Any]:
     return queue(subscriber, "BLOCKED", length, **{"reason": REASON, "head": head, **more})
 
 
-def announced(subscriber: str, state: str = "IDLE", **more: Any) -> dict[str, Any]:
-    """Return a subscriber as the publisher shows it."""
-    shown = {
-        "subscriber": subscriber,
-        "instance": "5130831875e865e2",
-        "state": state,
-        "offset": 40,
-        "settled_offset": 40,
-        "incomplete": False,
-        "started_offset": -1,
-        "behind": 0,
-        "behind_at_least": 0,
-        "behind_at_most": 0,
-        "lag_seconds": None,
-        "attempts": 0,
-        "last_error": "",
-        "next_attempt_at": None,
-        "blocked_since": None,
-        "editable": True,
-        "max_retries": -1,
-        "endpoint": "http://sub1:8080",
-        "last_seen": AT,
-    }
-    return {**shown, **more}
-
-
 def command(kind: str = "CLEAR", state: str = "APPLIED", **more: Any) -> dict[str, Any]:
     """Return a command as the publisher shows it."""
     shown = {

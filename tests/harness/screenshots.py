@@ -14,7 +14,6 @@ from tests.harness.browser import Tab, chromium, tab
 from tests.harness.console import (
     REASON,
     ConsoleSite,
-    announced,
     blocked,
     command,
     console_site,
@@ -25,7 +24,13 @@ from tests.harness.console import (
     queue,
     release,
 )
-from tests.harness.written_publisher import AT, WrittenPublisher, entry, written_publisher
+from tests.harness.written_publisher import (
+    AT,
+    WrittenPublisher,
+    announced,
+    entry,
+    written_publisher,
+)
 
 WIDTHS = (1280, 390)
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")

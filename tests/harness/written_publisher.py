@@ -30,6 +30,34 @@ def entry(offset: int, path: str = "/site/news", **more: Any) -> dict[str, Any]:
     return {**shown, **more}
 
 
+def announced(subscriber: str, state: str = "IDLE", **more: Any) -> dict[str, Any]:
+    """Return a subscriber as the publisher shows it."""
+    shown = {
+        "subscriber": subscriber,
+        "instance": "5130831875e865e2",
+        "state": state,
+        "offset": 40,
+        "settled_offset": 40,
+        "incomplete": False,
+        "started_offset": -1,
+        "behind": 0,
+        "behind_at_least": 0,
+        "behind_at_most": 0,
+        "lag_seconds": None,
+        "attempts": 0,
+        "last_error": "",
+        "next_attempt_at": None,
+        "blocked_since": None,
+        "editable": True,
+        "max_retries": -1,
+        "endpoint": "http://sub1:8080",
+        "include": [],
+        "exclude": [],
+        "last_seen": AT,
+    }
+    return {**shown, **more}
+
+
 @dataclass
 class WrittenPublisher:
     """`answers` are by method and path; a pair says the status too, bytes are a stream of events.
@@ -54,6 +82,8 @@ class WrittenPublisher:
             entries = [entry(41 + number) for number in range(one["length"] or 0)]
             page = {**one, "agent": "main", "entries": entries, "next": None}
             self.answers[f"GET /queues/{one['subscriber']}"] = page
+            about = announced(one["subscriber"], one["state"])
+            self.answers.setdefault(f"GET /subscribers/{one['subscriber']}", about)
 
     def gave_up(self, subscriber: str, *failures: Mapping[str, Any]) -> None:
         """Show these entries in the error queue of a subscriber."""

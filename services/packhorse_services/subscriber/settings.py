@@ -2,9 +2,9 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from packhorse.content.node import ROOT, InvalidPath, check_path
@@ -75,14 +75,6 @@ class Settings(TopologyConfiguration, BaseSettings):
         """Which nodes it takes."""
         return PathFilter(self.include, self.exclude)
 
-    @model_validator(mode="after")
-    def _is_filter(self) -> Self:
-        try:
-            PathFilter(self.include, self.exclude)
-        except InvalidPath as error:
-            raise ValueError(str(error)) from error
-        return self
-
     @field_validator("publisher_agents", "import_roots", "include", "exclude", mode="before")
     @classmethod
     def _split(cls, value: Any) -> Any:
@@ -104,6 +96,15 @@ class Settings(TopologyConfiguration, BaseSettings):
     def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(value)) != len(value):
             raise ValueError("duplicate publisher agent; name each agent once")
+        return value
+
+    @field_validator("include", "exclude")
+    @classmethod
+    def _is_filter(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        try:
+            PathFilter(info.data.get("include", ()), value)
+        except InvalidPath as error:
+            raise ValueError(str(error)) from error
         return value
 
     @field_validator("import_roots")

@@ -96,9 +96,10 @@ def effects(
 
 def filtered(found: Iterable[Effect], path_filter: PathFilter) -> Iterator[Effect | PartialRemoval]:
     """Yield what of the effects is about nodes that the filter takes (R35)."""
+    holds = path_filter.holds
     for effect in found:
         if isinstance(effect, Node):
-            if path_filter.holds(effect.path):
+            if holds(effect.path):
                 yield effect
             continue
         if isinstance(effect, SubtreeRemoval):
@@ -112,7 +113,7 @@ def filtered(found: Iterable[Effect], path_filter: PathFilter) -> Iterator[Effec
         if taken:
             yield PartialRemoval(taken)
         # All nodes are read: what is left out is checked too.
-        yield from (node for node in nodes if path_filter.holds(node.path))
+        yield from (node for node in nodes if holds(node.path))
 
 
 def _writes(nodes: Iterator[Node], scope: PathScope) -> Iterator[Effect]:

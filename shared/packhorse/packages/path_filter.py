@@ -4,8 +4,9 @@ The nearest rule at or above a node decides. Without an include everything is in
 above what is left out may be there or not: an import makes the folders above what it writes.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from packhorse.content.node import ROOT, ancestors_of, check_path, is_within, parent_of
@@ -13,6 +14,7 @@ from packhorse.content.parts import SubtreePart
 from packhorse.wire.actions import is_probe, removes
 from packhorse.wire.messages import MAX_FILTER_BYTES, PackageEntry
 
+_REMEMBERED = 1_024
 _NEXT = "\x01"
 """Behind a path it is the first text that follows it; no path holds a control character."""
 
@@ -67,7 +69,17 @@ class PathFilter:
 
     def holds(self, path: str) -> bool:
         """Return whether a node is taken."""
-        return self._rules[self.rule_of(path)]
+        own = self._rules.get(path)
+        return self._held_in(path.rpartition("/")[0]) if own is None else own
+
+    @cached_property
+    def _held_in(self) -> Callable[[str], bool]:
+        """Says what holds for nodes in a folder; remembered, for most come together."""
+        return lru_cache(_REMEMBERED)(lambda folder: self._rules[self.rule_of(folder or ROOT)])
+
+    def __reduce__(self) -> tuple[type["PathFilter"], tuple[tuple[str, ...], ...]]:
+        """Go to other processes as the paths alone."""
+        return PathFilter, (self.include, self.exclude)
 
     def tops(self, path: str) -> tuple[str, ...]:
         """Return which subtrees, at or below `path`, have all in them that is taken there."""
@@ -124,13 +136,13 @@ class PathFilter:
 
     def left_out(self, entry: PackageEntry) -> str:
         """Return why nothing of a package is taken, or an empty text. Raises `InvalidPath`."""
-        paths = (*entry.paths, *entry.deep_paths)
-        if not paths or is_probe(entry.action):
+        named = (*entry.paths, *entry.deep_paths)
+        if not named or is_probe(entry.action) or any(map(self.holds, named)):
             return ""
-        narrowed = self.narrowed(entry)
-        if narrowed.paths or narrowed.deep_paths:
+        taken = self.narrowed(entry)
+        if taken.paths or taken.deep_paths:
             return ""
-        rule = self.rule_of(paths[0])
+        rule = self.rule_of(named[0])
         if rule in self.exclude:
             return f"PACKHORSE_EXCLUDE names {rule}"
         return "PACKHORSE_INCLUDE names nothing of it"

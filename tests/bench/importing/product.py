@@ -1,14 +1,20 @@
 """The product: a real subscriber process on a backlog."""
 
+from packhorse.content.node import parent_of
 from packhorse.db.connect import connect
 from packhorse.jobs.content_changes.watches import ContentWatch, add_watch
 from tests.bench.importing.material import Material
 from tests.bench.importing.measuring import Cost, Looker, Watch
 from tests.harness.processes import running_programs
 
+_RULES = 100
 
-def product(made: Material, journal: str, *, watched: bool = False) -> Cost:
-    """Import everything with one subscriber; its start, the first tenth, is left out."""
+
+def product(made: Material, journal: str, *, watched: bool = False, filtered: bool = False) -> Cost:
+    """Import everything with one subscriber; its start, the first tenth, is left out.
+
+    With a filter it has 100 rules beside the pages, and takes them all.
+    """
     url = made.databases.new("product")
     if watched:
         with connect(url, "bench") as connection:
@@ -16,7 +22,8 @@ def product(made: Material, journal: str, *, watched: bool = False) -> Cost:
     prefix = made.topics.package.removesuffix("_package")
     settings = {"topic_prefix": prefix, "blobs_url": made.blobs}
     with running_programs(made.journals[journal], **settings) as programs, Looker(url) as looker:
-        subscriber = programs.subscriber("bench", url)
+        own_settings = _filter(made) if filtered else {}
+        subscriber = programs.subscriber("bench", url, **own_settings)
         subscriber.start()
         skipped, first = made.mark(0.1)
         looker.wait_for(first, lambda: subscriber.running)
@@ -28,3 +35,10 @@ def product(made: Material, journal: str, *, watched: bool = False) -> Cost:
         subscriber.stop()
     made.check(url, len(made.packages))
     return cost
+
+
+def _filter(made: Material) -> dict[str, str]:
+    """Return rules that lie as deep as the pages do: folders of theirs, and what is not there."""
+    folders = list({parent_of(pages[0].path): None for pages in made.packages})[: _RULES // 2]
+    excluded = (f"{folder}/none" for folder in folders)
+    return {"include": ",".join(["/", *folders[1:]]), "exclude": ",".join(excluded)}

@@ -4,7 +4,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.harness.console import HOSTILE, REASON, ConsoleSite, announced, command, console_site
+from tests.harness.console import HOSTILE, REASON, ConsoleSite, command, console_site
+from tests.harness.written_publisher import announced
 
 PAGE = "subscriber?agent=main&subscriber=sub1"
 RESET = {"agent": "main", "subscriber": "sub1", "to": "12", "typed": "reset 12"}

@@ -31,6 +31,7 @@ def test_defaults_are_those_of_the_seed() -> None:
     assert (settings.backoff_first_s, settings.backoff_longest_s) == (5, 900)
     assert settings.start is StartPolicy.EARLIEST
     assert settings.import_roots == ("/",)
+    assert settings.path_filter.holds_all
     assert (settings.wait_for, settings.remember_packages_h) == (None, 0)
 
 
@@ -47,6 +48,8 @@ def test_defaults_are_those_of_the_seed() -> None:
         ("START", "yesterday"),
         ("IMPORT_ROOTS", "content"),
         ("IMPORT_ROOTS", "/a,/b/../c"),
+        ("INCLUDE", "content"),
+        ("EXCLUDE", "/a,/b//c"),
         ("SUBSCRIBER", ""),
         ("LEASE_S", "0"),
     ],

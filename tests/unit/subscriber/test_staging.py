@@ -49,6 +49,12 @@ def test_r35_a_package_that_is_not_for_the_golden_one_waits_for_nobody() -> None
     assert staging.ruling(START, both).verdict is StagingVerdict.WAIT
 
 
+def test_r35_what_the_golden_one_leaves_out_waits_for_nobody() -> None:
+    staging = Staging("golden")
+    read(staging, status(0, Status.SKIPPED, left_out=True, reason="PACKHORSE_EXCLUDE names /a"))
+    assert staging.ruling(START, arrival(0)).verdict is StagingVerdict.ACCEPT
+
+
 def test_a_skip_names_the_golden_one_and_what_it_did() -> None:
     staging = Staging("golden")
     read(staging, status(0, Status.REMOVED_FAILED, reason="a bad\0 node"))

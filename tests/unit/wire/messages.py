@@ -107,6 +107,8 @@ announcements: st.SearchStrategy[DiscoveryMessage] = _of(
     endpoint=texts,
     announced_ms=int64,
     subscriber_instance=texts,
+    include=st.lists(texts, max_size=3).map(tuple),
+    exclude=st.lists(texts, max_size=3).map(tuple),
 )
 
 _command = {

@@ -27,9 +27,10 @@ class Selection:
         if self.path_filter.holds_all or package.package_type != type_of(entry):
             return ""
         try:
-            return printable(self.path_filter.left_out(entry), _REASON_CHARACTERS)
+            why = self.path_filter.left_out(entry)
         except InvalidPath:
             return ""  # its import fails, and says why (R14)
+        return why[:_REASON_CHARACTERS]
 
 
 def _names(targets: tuple[str, ...]) -> str:

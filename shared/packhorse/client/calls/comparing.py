@@ -155,7 +155,8 @@ def _sides(path: str, names: Sequence[str]) -> Operation["_Sides"]:
     filters = []
     for name in names:
         about = yield from queues.subscriber(name)
-        filters.append(PathFilter(tuple(about["include"]), tuple(about["exclude"])))
+        # A publisher of a release before filters does not name them.
+        filters.append(PathFilter(*(tuple(about.get(one, ())) for one in ("include", "exclude"))))
     return _Sides(path, names, filters)
 
 
