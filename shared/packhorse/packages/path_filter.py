@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
-from packhorse.content.node import ROOT, ancestors_of, check_path, is_within, parent_of
+from packhorse.content.node import ROOT, InvalidPath, ancestors_of, check_path, is_within, parent_of
 from packhorse.content.parts import SubtreePart
 from packhorse.wire.actions import is_probe, removes
 from packhorse.wire.messages import MAX_FILTER_BYTES, PackageEntry
@@ -19,13 +19,9 @@ _NEXT = "\x01"
 """Behind a path it is the first text that follows it; no path holds a control character."""
 
 
-class InvalidFilter(ValueError):
-    """The paths make no filter; the text says why."""
-
-
 @dataclass(frozen=True)
 class PathFilter:
-    """Paths with all below them. Raises `InvalidFilter`, and `InvalidPath` for what is none."""
+    """Paths with all below them. Raises `InvalidPath` for what is none, and for no filter."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -33,9 +29,9 @@ class PathFilter:
     def __post_init__(self) -> None:
         every = [check_path(path) for path in (*self.include, *self.exclude)]
         if both := sorted({*self.include} & {*self.exclude}):
-            raise InvalidFilter(f"{both[0]!r} is included and excluded; leave out one of them")
+            raise InvalidPath(f"{both[0]!r} is included and excluded; leave out one of them")
         if sum(len(path.encode()) for path in every) > MAX_FILTER_BYTES:
-            raise InvalidFilter(
+            raise InvalidPath(
                 f"the paths of a filter have at most {MAX_FILTER_BYTES} bytes together"
             )
 

@@ -22,16 +22,20 @@ def site(running: ConsoleSite) -> ConsoleSite:
     return running
 
 
+TAKES = {"include": ["/site"], "exclude": ["/site/private"]}
+
+
 def shows(site: ConsoleSite, state: str = "STOPPED", **more: object) -> None:
     site.publisher.answers["GET /subscribers/sub1"] = announced("sub1", state, **more)
 
 
 def test_it_shows_what_is_announced_and_what_was_done(site: ConsoleSite) -> None:
-    shows(site, "BLOCKED", last_error=REASON, attempts=4, max_retries=2, incomplete=True)
+    shows(site, "BLOCKED", last_error=REASON, attempts=4, max_retries=2, incomplete=True, **TAKES)
     text = site.get(PAGE).text
     assert REASON.partition('"')[0] in text
     assert "after 2 retries" in text
     assert "not all that was distributed" in text
+    assert "/site, but not /site/private" in text
     assert 'data-command="c-RETRY-APPLIED"' in text
     assert "anna" in text
     assert "Retry now" in text

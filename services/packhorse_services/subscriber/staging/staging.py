@@ -262,11 +262,8 @@ class Staging:
             self._covers_ms = since_ms
 
     def status(self, message: StatusMessage) -> None:
-        """Take a status of the golden subscriber, in the status topic's order.
-
-        What it leaves out waits for nobody: it will never be tried there.
-        """
-        if message.left_out:
+        """Take a status of the golden subscriber, in the status topic's order."""
+        if message.left_out:  # it will never be tried there, and so waits for nobody
             message = replace(message, status=Status.IMPORTED)
         reason = printable(message.reason, _REASON_CHARACTERS)
         with self._lock:
