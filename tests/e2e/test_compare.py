@@ -67,7 +67,7 @@ def test_r35_two_subscribers_with_filters_of_their_own_are_equal_by_them(running
     assert (told["north"][0], told["sub1"][0]) == ("IMPORTED", "IMPORTED")
     found = running.get("/subscribers/north")
     assert (found["include"], found["exclude"]) == (
-        [f"{top}/north", f"{top}/all"],
+        [f"{top}/all", f"{top}/north"],
         [f"{top}/all/drafts"],
     )
     assert running.at("north", f"{top}/north/b") is not None

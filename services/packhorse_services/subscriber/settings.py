@@ -72,8 +72,8 @@ class Settings(TopologyConfiguration, BaseSettings):
 
     @property
     def path_filter(self) -> PathFilter:
-        """Which nodes it takes."""
-        return PathFilter(self.include, self.exclude)
+        """Which nodes it takes; the order of its paths means nothing."""
+        return PathFilter(tuple(sorted(self.include)), tuple(sorted(self.exclude)))
 
     @field_validator("publisher_agents", "import_roots", "include", "exclude", mode="before")
     @classmethod

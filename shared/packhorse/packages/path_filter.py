@@ -11,10 +11,13 @@ from itertools import pairwise
 
 from packhorse.content.node import ROOT, InvalidPath, ancestors_of, check_path, is_within, parent_of
 from packhorse.content.parts import SubtreePart
+from packhorse.packages.scope import covering
 from packhorse.wire.actions import is_probe, removes
 from packhorse.wire.messages import MAX_FILTER_BYTES, PackageEntry
 
 _REMEMBERED = 1_024
+"""Folders; each is a path of up to 2 KiB."""
+
 _NEXT = "\x01"
 """Behind a path it is the first text that follows it; no path holds a control character."""
 
@@ -83,8 +86,7 @@ class PathFilter:
             return (path,)
         if path not in self._above_included:
             return ()
-        below = (one for one in sorted(self.include) if is_within(one, path))
-        return tuple(one for one in below if not self.holds(parent_of(one)))
+        return tuple(covering(one for one in self.include if is_within(one, path)))
 
     def parts_of(self, part: SubtreePart) -> tuple[SubtreePart, ...]:
         """Return what of a part of a subtree is taken; `part` alone when that is all of it."""

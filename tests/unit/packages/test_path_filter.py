@@ -1,7 +1,7 @@
 """Which nodes a subscriber takes, and what of a part of a subtree."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from packhorse.content.node import InvalidPath, is_within
@@ -36,6 +36,7 @@ def test_r35_the_parts_of_a_subtree_hold_exactly_what_is_taken(
             assert len(held) == (part.holds(path) and path_filter.holds(path)), path
 
 
+@example(PathFilter(("/a", "/a/b/a"), ("/a/b",)), "/", "/a/b/a")
 @given(filters(), tops, paths)
 def test_r35_the_tops_below_a_path_have_all_that_is_taken_there(
     path_filter: PathFilter, top: str, path: str

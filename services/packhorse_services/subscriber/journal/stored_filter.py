@@ -4,7 +4,7 @@ import logging
 
 from psycopg import Connection
 
-from packhorse.bookkeeping.positions import read_filter
+from packhorse.bookkeeping.positions import read_filter, read_positions
 from packhorse.packages.path_filter import PathFilter
 from packhorse_services.subscriber.journal.failures import Fenced
 
@@ -19,7 +19,7 @@ _STORE = """
 
 
 def store(connection: Connection, path_filter: PathFilter, *, epoch: int) -> None:
-    """Store the filter if another one held before, and say what follows from that.
+    """Store the filter if another one held before, and say what follows where that was used.
 
     Raises `Fenced` when `epoch` is not the lease's: who has it may hold by another filter.
     """
@@ -30,6 +30,9 @@ def store(connection: Connection, path_filter: PathFilter, *, epoch: int) -> Non
         if connection.execute(_LEASE, (epoch,)).rowcount != 1:
             raise Fenced("another worker has the lease of this database")
         connection.execute(_STORE, (list(path_filter.include), list(path_filter.exclude)))
+        is_new = not read_positions(connection)
+    if is_new:
+        return
     logger.warning(
         "the filter has changed: what it takes since now is missing until it is distributed again "
         "(packhorse compare / --subscriber NAME --mend), what it leaves out since now stays",
