@@ -87,7 +87,7 @@ def test_r35_two_subscribers_with_filters_of_their_own_are_equal_by_them(running
         assert [(one["path"], one["kind"]) for one in found.differences] == [
             (path, "missing") for one in widened for path in (one, f"{one}/a", f"{one}/b")
         ]
-        for one in client.mend("north", found.differences):
+        for one in client.mend("north", found.differences).ids:
             running.everywhere({"id": one})
         assert client.compare(top, "north", wait=60).differences == []
     assert running.at("north", f"{top}/north/b") is not None  # what it had it keeps

@@ -72,6 +72,8 @@ class SubscriberStatus(BaseModel):
     subscriber: str
     editable: bool
     max_retries: int
+    include: list[str] = Field(description="The paths that it takes; none: all")
+    exclude: list[str] = Field(description="The paths that it leaves out")
     lease: LeaseStatus
     subscriptions: list[SubscriptionStatus]
 
@@ -101,6 +103,8 @@ def _status(subscriber: SubscriberProgram) -> SubscriberStatus:
         subscriber=identity.subscriber,
         editable=identity.editable,
         max_retries=identity.max_retries,
+        include=list(identity.path_filter.include),
+        exclude=list(identity.path_filter.exclude),
         lease=LeaseStatus(
             held=epoch is not None,
             epoch=epoch,

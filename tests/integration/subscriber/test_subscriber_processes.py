@@ -153,7 +153,8 @@ def test_a_worker_killed_again_and_again_loses_and_repeats_nothing(
 def test_the_http_service_shows_content_and_state_to_those_who_may(
     programs: Programs, journal_feed: Feed, database_url: str
 ) -> None:
-    program = start(programs, database_url, ready_when="caught-up", ready_idle_s=0.1)
+    ready = {"ready_when": "caught-up", "ready_idle_s": 0.1}
+    program = start(programs, database_url, exclude="/site/private", **ready)
     reached(database_url, journal_feed.add(page("/site/home", 7)))
     program.ready()
     bearer = {"Authorization": f"Bearer {programs.token}"}
@@ -168,6 +169,7 @@ def test_the_http_service_shows_content_and_state_to_those_who_may(
         assert client.get("/content/no").status_code == 404
         status = client.get("/status").json()
         assert status["lease"]["held"] is True
+        assert (status["include"], status["exclude"]) == ([], ["/site/private"])
         assert status["subscriptions"][0]["behind_records"] == 0
         metrics = client.get("/metrics").text
         assert 'packhorse_subscriber_offset{agent="main"} 0.0' in metrics
