@@ -7,6 +7,7 @@ import pytest
 from packhorse.messaging.api import LogEnd
 from packhorse.messaging.open import open_journal
 from packhorse.wire.package_codec import decode_entry
+from tests.harness.jobs.stored import end_leases
 from tests.harness.postgres import Databases
 from tests.harness.site import Site, site
 from tests.harness.subscriber import rows_of
@@ -52,8 +53,10 @@ def test_r5_a_release_goes_out_once_whichever_replica_is_killed(databases: Datab
         )
         release = answer.json()["id"]
         eventually(lambda: not first.running, timeout=240, what="the first replica was killed")
+        end_leases(built.author_url)
         second.start()
         eventually(lambda: not second.running, timeout=240, what="the second one too")
+        end_leases(built.author_url)
         third.start()
         third.ready()
         built.publisher = third

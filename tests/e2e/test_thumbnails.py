@@ -7,6 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.harness.jobs.stored import end_leases
 from tests.harness.postgres import Databases
 from tests.harness.processes import Process
 from tests.harness.site import Site, site
@@ -73,8 +74,7 @@ def test_r34_each_picture_has_one_thumbnail_whatever_is_killed(
         pictures.put("/pages/1")
         pictures.distribute_everywhere("/pages/1")
         eventually(lambda: not first.running, what="the first instance was killed in a job")
-        with psycopg.connect(url) as connection:
-            connection.execute("UPDATE jobs.worker SET lease_until = clock_timestamp()")
+        end_leases(url)
         second.start()
         eventually(lambda: not rows_of(url, "SELECT FROM jobs.job"), timeout=240, what="all done")
     finally:
