@@ -39,6 +39,9 @@ def test_r35_a_package_for_one_is_distributed_once_that_one_has_it(site: Site) -
         assert (reused.status_code, reused.json()["type"]) == (422, "/problems/key-reused")
         record = s.author.journal.read_at(TOPICS.package, accepted["offset"])
         assert record is not None
+        for name in ("mended", "other"):
+            [*_, queued] = (await s.get(f"/queues/{name}"))["entries"]
+            assert (queued["package_id"], queued["targets"]) == (accepted["id"], ["mended"])
         package = decode_package(record.headers, record.value)
         assert (package.entry.targets, package.package_type) == (("mended",), "packhorse/3")
 

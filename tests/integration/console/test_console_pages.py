@@ -88,6 +88,16 @@ def test_a_queue_shows_its_head_and_why_it_does_not_move(site: ConsoleSite) -> N
     assert f"packhorse retry subscriber --server {site.publisher.url} -- sub2" in text
 
 
+def test_a_package_for_some_says_for_whom(site: ConsoleSite) -> None:
+    page = site.publisher.answers["GET /queues/sub2"]
+    page["entries"] = [entry(41, "/a", targets=["sub2", "b", HOSTILE, "d"]), entry(42, "/a")]
+    text = site.get("queue?agent=main&subscriber=sub2").text
+    assert text.count("only for") == 1
+    assert "only for sub2, b, &lt;" in text
+    assert "and 1 more" in text
+    assert "<script>alert" not in text
+
+
 def test_the_filter_of_a_queue_is_the_publishers(site: ConsoleSite) -> None:
     site.get("queue?agent=main&subscriber=sub2&path=/site/a b&action=ADD")
     asked = site.publisher.requested[-1][1]

@@ -127,11 +127,12 @@ QUEUES = View(
     },
     note=_slowest,
 )
+_PACKAGE = {"PACKAGE": "package_id", "USER": "user", "TIME": "time"}
 QUEUE = View(
     rows="entries",
     name="package_id",
     columns={"OFFSET": "offset", "ACTION": "action", "PATHS": "paths", "DEEP PATHS": "deep_paths"},
-    wide={"PACKAGE": "package_id", "SIZE": "size", "USER": "user", "TIME": "time"},
+    wide={**_PACKAGE, "SIZE": "size", "TARGETS": "targets"},
     whole=QUEUES.columns,
 )
 ERRORS = View(
@@ -145,12 +146,7 @@ ERRORS = View(
         "ATTEMPTS": "attempts",
         "REASON": "reason",
     },
-    wide={
-        "PACKAGE": "package_id",
-        "USER": "user",
-        "TIME": "time",
-        "REDISTRIBUTED AS": "redistributed_as",
-    },
+    wide={**_PACKAGE, "REDISTRIBUTED AS": "redistributed_as"},
 )
 DISTRIBUTIONS = View(
     rows="distributions",
@@ -163,7 +159,7 @@ DISTRIBUTIONS = View(
         "DEEP PATHS": "deep_paths",
         "ACCEPTED": "accepted_at",
     },
-    wide={"OFFSET": "offset", "USER": "user", "SIZE": "size"},
+    wide={"TARGETS": "targets", "OFFSET": "offset", "USER": "user", "SIZE": "size"},
 )
 RELEASES = View(
     rows="releases",

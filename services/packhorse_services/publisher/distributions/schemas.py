@@ -11,7 +11,7 @@ from packhorse.runtime.moments import moment_of
 from packhorse.runtime.validation import StrictBody
 from packhorse.wire.actions import is_probe, removes
 from packhorse.wire.messages import Action
-from packhorse_services.publisher.queues.schemas import RANGE_FROM, RANGE_TO
+from packhorse_services.publisher.queues.schemas import RANGE_FROM, RANGE_TO, TARGETS
 
 MAX_PATHS = 1_000
 MAX_PATH_BYTES = 64 * 1024
@@ -48,7 +48,6 @@ def _upper(value: object) -> object:
 
 TargetName = Annotated[str, Field(min_length=1, max_length=200)]
 MAX_TARGETS = 100
-TARGETS = "The subscribers that it is for; the others pass it over as SKIPPED. None: all"
 
 ActionName = Annotated[Literal["ADD", "DELETE", "INVALIDATE", "TEST"], BeforeValidator(_upper)]
 QueuedActionName = Annotated[Literal["ADD", "DELETE", "INVALIDATE"], BeforeValidator(_upper)]

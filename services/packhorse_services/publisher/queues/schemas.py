@@ -11,6 +11,7 @@ from packhorse_services.publisher.queues.queue import SubscriberQueue
 
 RANGE_FROM = "Of a part of its deep path: it begins with this path; empty: with the deep path"
 RANGE_TO = "Of a part of its deep path: it ends before this path; empty: with the subtree"
+TARGETS = "The subscribers that it is for; the others pass it over as SKIPPED. None: all"
 _LAST_MS = 253_402_300_799_000
 
 
@@ -29,6 +30,7 @@ class EntryDocument(BaseModel):
     deep_paths: list[str]
     range_from: str = Field(default="", description=RANGE_FROM)
     range_to: str = Field(default="", description=RANGE_TO)
+    targets: list[str] = Field(default_factory=list, description=TARGETS)
     user: str
     size: int = Field(description="Bytes of the body as stored")
     time: datetime | None = Field(description="When it entered the journal")
@@ -182,6 +184,7 @@ def entry_document(entry: QueueEntry) -> EntryDocument:
         deep_paths=list(entry.deep_paths),
         range_from=entry.range_from,
         range_to=entry.range_to,
+        targets=list(entry.targets),
         user=entry.user,
         size=entry.size,
         time=time_of(entry.time_ms),
