@@ -17,7 +17,7 @@ from packhorse.messaging.api import (
     TopicMissing,
 )
 from packhorse.messaging.open import open_journal
-from packhorse.messaging.sql.hints import JournalListener, announce
+from packhorse.messaging.sql.hints import JournalListener, announcement
 from packhorse.messaging.sql.session import SharedSession
 from tests.harness.journals import DEADLINE_S, append_all, create, eventually, read_until
 from tests.harness.wire import CuttingRelay
@@ -153,7 +153,7 @@ def _hear_of(hints: JournalListener, session: SharedSession, topic_id: int) -> N
         hints.wait(topic_id, before, 0.1)
         try:
             with session.use() as connection:
-                announce(connection, [topic_id])
+                connection.execute(announcement([topic_id]))
         except JournalUnavailable:
             return False
         return hints.ticket(topic_id) != before

@@ -6,6 +6,7 @@ package exist together or not at all, and no two publishers ever answer one key 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from psycopg import Connection
 
@@ -66,25 +67,17 @@ def find(
     }
 
 
-def write(
-    connection: Connection, agent: str, packages: Sequence[tuple[str, DistributionRequest]]
-) -> None:
-    """Note which package each request with a key has led to; with one statement."""
-    keyed = [(package_id, request) for package_id, request in packages if key_of(request)]
-    if not keyed:
-        return
-    connection.execute(
-        """
-        INSERT INTO bookkeeping.idempotency_key (agent, caller, key, fingerprint, package_id)
-        SELECT %b, * FROM unnest(%b::text[], %b::text[], %b::bytea[], %b::text[])
-        """,
-        (
-            agent,
-            [request.caller for _, request in keyed],
-            [request.idempotency_key for _, request in keyed],
-            [request.fingerprint() for _, request in keyed],
-            [package_id for package_id, _ in keyed],
-        ),
+def columns(agent: str, requests: Sequence[DistributionRequest]) -> tuple[list[Any], ...]:
+    """Return agent, caller, key and fingerprint of requests, for `outbox_rows.write`."""
+    keys = [request.idempotency_key for request in requests]
+    return (
+        [agent] * len(keys),
+        [request.caller for request in requests],
+        keys,
+        [
+            None if request.idempotency_key is None else request.fingerprint()
+            for request in requests
+        ],
     )
 
 

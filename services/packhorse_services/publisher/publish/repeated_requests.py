@@ -60,10 +60,8 @@ def answer(
     return fresh
 
 
-def remember(connection: Connection, agent: str, made: Sequence[Pending]) -> None:
-    """Note, with the packages' commit, what the requests have led to."""
-    packages = [(pending.package_id, pending.request) for pending in made]
-    idempotency.write(connection, agent, packages)
+def remember(connection: Connection, made: Sequence[Pending]) -> None:
+    """Note, with the packages' commit, what requests of producers and releases have led to."""
     numbers = [pending.request.producer for pending in made if pending.request.producer]
     if numbers:
         producers.advance(connection, numbers)

@@ -87,7 +87,6 @@ class SqlAppender:
         for part in slices:
             for offset, waiting in enumerate(part.records, part.first):
                 waiting.succeed(Appended(part.number, offset))
-        self._writer.announce({part.topic_id for part in slices})
 
     def _divide(self, group: Sequence[Waiting]) -> Sequence[Slice]:
         """Sort records by partition; those that their topic does not take fail alone."""

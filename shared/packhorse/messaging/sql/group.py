@@ -7,7 +7,7 @@ transaction held until it ended: the append id there is the group's, or it was n
 
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import psycopg
@@ -17,7 +17,7 @@ from psycopg import sql
 from packhorse.db.engine import Timeouts
 from packhorse.messaging.api import AppendUnknown, JournalUnavailable, NotAppended, TopicMissing
 from packhorse.messaging.sql.catalogue import SqlTopic, find_topics
-from packhorse.messaging.sql.hints import announce
+from packhorse.messaging.sql.hints import announcement
 from packhorse.messaging.sql.segments import (
     SegmentLimits,
     SqlSegment,
@@ -44,6 +44,11 @@ class Slice:
     records: list[Waiting] = field(default_factory=list)
     first: int = 0
 
+    @property
+    def size(self) -> int:
+        """Bytes of all records."""
+        return sum(record.size for record in self.records)
+
 
 class GroupWriter:
     """Writes groups on a session of its own; used by one thread."""
@@ -52,6 +57,8 @@ class GroupWriter:
         self, session: SharedSession, limits: SegmentLimits, reconcile_s: float = 30.0
     ) -> None:
         self._session, self._limits, self._reconcile_s = session, limits, reconcile_s
+        self._open: dict[int, SqlSegment] = {}
+        """By partition: the segment that its last group went into."""
 
     def topics(self, names: Sequence[str]) -> Mapping[str, SqlTopic]:
         """Return those topics that exist. Raises `NotAppended` when the database is away."""
@@ -80,9 +87,38 @@ class GroupWriter:
                             self._insert(connection, part, append_id)
         except JournalUnavailable as error:
             raise NotAppended(f"nothing was committed: {error}") from error
-        self._commit(connection, ordered[0], append_id)
+        self._commit(connection, ordered, append_id)
 
     def _insert(self, connection: psycopg.Connection, part: Slice, append_id: int) -> None:
+        """Move the counter and hold its lock to the end: commits come in offset order (R1)."""
+        segment = self._open.pop(part.partition_id, None)  # its table may be gone by now
+        if segment is None or not self._continue(connection, segment, part, append_id):
+            segment = self._begin(connection, part, append_id)
+        self._open[part.partition_id] = segment
+
+    def _continue(
+        self, connection: psycopg.Connection, segment: SqlSegment, part: Slice, append_id: int
+    ) -> bool:
+        """Append to a segment with one statement; false if it takes no more of this partition."""
+        given = {
+            "partition": part.partition_id,
+            "start": segment.start,
+            "append_id": append_id,
+            "count": len(part.records),
+            "size": part.size,
+            "most_bytes": self._limits.bytes,
+            "most_records": self._limits.records,
+            "keys": [record.stored_key for record in part.records],
+            "headers": [record.headers for record in part.records],
+            "bodies": [record.body for record in part.records],
+        }
+        row = connection.execute(sql.SQL(_CONTINUE).format(segment.table), given).fetchone()
+        if row is not None:
+            part.first = row[0]
+        return row is not None
+
+    def _begin(self, connection: psycopg.Connection, part: Slice, append_id: int) -> SqlSegment:
+        """Append to whatever segment is open, or to a new one."""
         segment, time_ms = self._take_offsets(connection, part)
         connection.execute(
             sql.SQL(_INSERT).format(segment.table),
@@ -93,10 +129,10 @@ class GroupWriter:
                 [record.body for record in part.records],
             ),
         )
+        return segment
 
     def _take_offsets(self, connection: psycopg.Connection, part: Slice) -> tuple[SqlSegment, int]:
-        """Move the counter and hold its lock to the end: commits come in offset order (R1)."""
-        count, size = len(part.records), sum(record.size for record in part.records)
+        count, size = len(part.records), part.size
         row = connection.execute(_MOVE, (count, size, part.partition_id)).fetchone()
         if row is None:
             raise _refusal(connection, part)
@@ -107,15 +143,17 @@ class GroupWriter:
             create_segment(connection, SqlSegment(part.partition_id, start), size)
         return SqlSegment(part.partition_id, start), time_ms
 
-    def _commit(self, connection: psycopg.Connection, part: Slice, append_id: int) -> None:
+    def _commit(
+        self, connection: psycopg.Connection, parts: Sequence[Slice], append_id: int
+    ) -> None:
+        """Commit, and behind that, in the same exchange, tell waiting readers."""
+        hint = announcement({part.topic_id for part in parts})
         try:
-            connection.execute("COMMIT")
+            connection.execute(sql.SQL("COMMIT; {}").format(hint), prepare=False)
         except psycopg.Error as error:
-            if not connection.closed:  # the server itself said no
-                self._session.reset()
-                raise NotAppended(f"the journal's database says: {error}") from error
-            if not self._is_committed(part, append_id):
-                raise NotAppended(f"the connection broke before the commit: {error}") from error
+            self._session.reset()
+            if not self._is_committed(parts[0], append_id):
+                raise NotAppended(f"the journal's database has not committed: {error}") from error
 
     def _is_committed(self, part: Slice, append_id: int) -> bool:
         """Find out what became of a commit without an answer. Raises `AppendUnknown`."""
@@ -128,11 +166,6 @@ class GroupWriter:
                 f"the connection broke at the commit, and then: {error}; look into the log"
             ) from error
         return committed
-
-    def announce(self, topic_ids: Iterable[int]) -> None:
-        """Hint to waiting readers that the topics have new records; a lost hint is no harm."""
-        with suppress(JournalUnavailable), self._session.use() as connection:
-            announce(connection, topic_ids)
 
     def close(self) -> None:
         """Close the connection."""
@@ -176,6 +209,25 @@ _INSERT = """
     SELECT %s + n, %s, %s, key, headers, body
     FROM unnest(%b::bytea[], %b::bytea[], %b::bytea[])
          WITH ORDINALITY AS given (key, headers, body, n)
+"""
+
+
+_CONTINUE = """
+    WITH moved AS (
+        UPDATE journal.partition
+        SET next = next + %(count)s, segment_bytes = segment_bytes + %(size)s,
+            last_ms = greatest(last_ms, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+        WHERE id = %(partition)s AND segment_start = %(start)s
+            AND segment_bytes + %(size)s <= %(most_bytes)s
+            AND next + %(count)s - segment_start <= %(most_records)s
+        RETURNING next - %(count)s AS first, last_ms
+    ), written AS (
+        INSERT INTO {} ("offset", time_ms, append_id, key, headers, body)
+        SELECT first - 1 + n, last_ms, %(append_id)s, key, headers, body
+        FROM moved, unnest(%(keys)b::bytea[], %(headers)b::bytea[], %(bodies)b::bytea[])
+             WITH ORDINALITY AS given (key, headers, body, n)
+    )
+    SELECT first FROM moved
 """
 
 

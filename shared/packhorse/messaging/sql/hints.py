@@ -7,7 +7,7 @@ commit, in a transaction of its own, because commits that notify wait for each o
 import threading
 from collections.abc import Iterable
 
-import psycopg
+from psycopg import sql
 
 from packhorse.runtime.listen import Listener
 
@@ -18,17 +18,16 @@ _DEAF_INTERVAL_S = 0.2
 _STOP_S = 10.0
 
 
-def announce(connection: psycopg.Connection, topic_ids: Iterable[int]) -> None:
-    """Notify every listener of this database that the topics have new records.
+def announcement(topic_ids: Iterable[int]) -> sql.Composed:
+    """Return the statement that tells listeners of this database of the topics' new records.
 
     Nobody waits for the disk: a notification is a transaction, and what it says is lost anyway
     when the server ends.
     """
-    connection.execute(
-        "SELECT pg_notify(%s, id::text), set_config('synchronous_commit', 'off', true) "
-        "FROM unnest(%s::bigint[]) AS id",
-        (_CHANNEL, list(topic_ids)),
-    )
+    return sql.SQL(
+        "SELECT pg_notify({}, id::text), set_config('synchronous_commit', 'off', true) "
+        "FROM unnest({}::bigint[]) AS id"
+    ).format(sql.Literal(_CHANNEL), sql.Literal(list(topic_ids)))
 
 
 class JournalListener:

@@ -32,7 +32,8 @@ class SqlReader:
     ) -> None:
         self._sessions, self._hints, self._topic = sessions, hints, topic
         self._quiet: tuple[int, float] | None = None
-        """The ticket with which nothing was found, and until when that is believed."""
+        """The ticket with which the end was reached, and until when that is believed."""
+        self._at_end = False
         self._positions = dict(positions)
         self._records = {number: PartitionRecords(topic, number, values) for number in positions}
 
@@ -49,7 +50,7 @@ class SqlReader:
             records: list[Record] = []
             if timeout <= 0 or not self._is_quiet(ticket):
                 records = self._read(Budget(max_records, max_bytes), deadline)
-                self._quiet = None if records else (ticket, time.monotonic() + LOOK_S)
+                self._quiet = (ticket, time.monotonic() + LOOK_S) if self._at_end else None
             left = deadline - time.monotonic()
             if records or left <= 0:
                 return records
@@ -87,6 +88,10 @@ class SqlReader:
                 records += taken
             elif budget.untouched and position < partitions[number].bounds.next:
                 self._refuse(connection, number, position)
+        self._at_end = all(
+            position >= partitions[number].bounds.next
+            for number, position in self._positions.items()
+        )
         return records
 
     def _check(self, partitions: dict[int, SqlPartition]) -> None:
