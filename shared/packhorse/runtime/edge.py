@@ -1,8 +1,8 @@
 """The outermost layer of a service: ids, limits, headers, metrics, the last stop of errors."""
 
 import logging
+import random
 import re
-import secrets
 import time
 from collections.abc import Collection
 from functools import cache
@@ -180,7 +180,9 @@ def respond_to(request: Request, error: Exception, table: Table) -> Response:
 
 
 def _request_id(given: bytes) -> str:
-    return given.decode() if _REQUEST_ID.fullmatch(given) else secrets.token_hex(12)
+    if _REQUEST_ID.fullmatch(given):
+        return given.decode()
+    return f"{random.getrandbits(96):024x}"
 
 
 def _check_encoding(scope: Scope) -> None:

@@ -149,7 +149,7 @@ class GroupWriter:
         """Commit, and behind that, in the same exchange, tell waiting readers."""
         hint = announcement({part.topic_id for part in parts})
         try:
-            connection.execute(sql.SQL("COMMIT; {}").format(hint), prepare=False)
+            connection.execute(b"COMMIT; " + hint, prepare=False)
         except psycopg.Error as error:
             self._session.reset()
             if not self._is_committed(parts[0], append_id):

@@ -7,8 +7,6 @@ commit, in a transaction of its own, because commits that notify wait for each o
 import threading
 from collections.abc import Iterable
 
-from psycopg import sql
-
 from packhorse.runtime.listen import Listener
 
 _CHANNEL = "packhorse_journal"
@@ -18,16 +16,17 @@ _DEAF_INTERVAL_S = 0.2
 _STOP_S = 10.0
 
 
-def announcement(topic_ids: Iterable[int]) -> sql.Composed:
+def announcement(topic_ids: Iterable[int]) -> bytes:
     """Return the statement that tells listeners of this database of the topics' new records.
 
     Nobody waits for the disk: a notification is a transaction, and what it says is lost anyway
     when the server ends.
     """
-    return sql.SQL(
-        "SELECT pg_notify({}, id::text), set_config('synchronous_commit', 'off', true) "
-        "FROM unnest({}::bigint[]) AS id"
-    ).format(sql.Literal(_CHANNEL), sql.Literal(list(topic_ids)))
+    ids = b",".join(b"%d" % one for one in topic_ids)
+    return (
+        b"SELECT pg_notify('packhorse_journal', id::text), "
+        b"set_config('synchronous_commit', 'off', true) FROM unnest('{%b}'::bigint[]) AS id" % ids
+    )
 
 
 class JournalListener:
