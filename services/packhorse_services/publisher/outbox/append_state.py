@@ -81,12 +81,7 @@ def advance(connection: Connection, state: AppendState, count: int) -> None:
         (count, state.epoch, state.sequence),
     )
     if moved.rowcount != 1:
-        raise lost()
-
-
-def lost() -> AppendLockLost:
-    """Return the error of who numbers packages and has lost the lock."""
-    return AppendLockLost("another publisher has the append lock; try again")
+        raise AppendLockLost("another publisher has the append lock; try again")
 
 
 def adopt_journal(connection: Connection, journal_id: str) -> None:

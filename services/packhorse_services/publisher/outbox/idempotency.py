@@ -6,7 +6,6 @@ package exist together or not at all, and no two publishers ever answer one key 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from psycopg import Connection
 
@@ -65,20 +64,6 @@ def find(
         (caller, key): KnownKey(fingerprint, package_id, offset)
         for caller, key, fingerprint, package_id, offset in rows
     }
-
-
-def columns(agent: str, requests: Sequence[DistributionRequest]) -> tuple[list[Any], ...]:
-    """Return agent, caller, key and fingerprint of requests, for `outbox_rows.write`."""
-    keys = [request.idempotency_key for request in requests]
-    return (
-        [agent] * len(keys),
-        [request.caller for request in requests],
-        keys,
-        [
-            None if request.idempotency_key is None else request.fingerprint()
-            for request in requests
-        ],
-    )
 
 
 def reserve(

@@ -23,7 +23,6 @@ from packhorse.wire.package_codec import (
     decode_stored_package,
     encode_package,
 )
-from packhorse_services.publisher.outbox import append_state
 from packhorse_services.publisher.outbox.append_state import AppendState, Number
 from packhorse_services.publisher.outbox.request import Draft
 
@@ -99,65 +98,6 @@ def _signed(message: PackageMessage, state: AppendState, sequence: int) -> Packa
     return PackageMessage(
         *(entry, message.body, message.publisher_instance),
         *(message.package_type, message.metadata),
-    )
-
-
-def write(
-    connection: Connection,
-    state: AppendState,
-    packages: Sequence[Sealed],
-    keys: Sequence[Sequence[Any]],
-) -> None:
-    """Put packages that have the numbers after `state` into the outbox, with one statement.
-
-    `keys` are columns of their requests' keys (`idempotency.columns`).
-    Raises `AppendLockLost` when the numbers are somebody else's.
-    """
-    written = connection.execute(
-        """
-        WITH moved AS (
-            UPDATE bookkeeping.slot SET sequence = sequence + %s
-            WHERE epoch = %s AND sequence = %s RETURNING 1
-        ), keys AS (
-            INSERT INTO bookkeeping.idempotency_key (package_id, agent, caller, key, fingerprint)
-            SELECT keyed.* FROM moved, unnest(%b::text[], %b::text[], %b::text[], %b::text[],
-                %b::bytea[]) AS keyed (package_id, agent, caller, key, fingerprint)
-            WHERE key IS NOT NULL
-        )
-        INSERT INTO bookkeeping.outbox
-            (epoch, sequence, snapshot, package_id, entry, value, traceparent,
-                producer_name, producer_epoch, producer_sequence)
-        SELECT package.* FROM moved, unnest(%b::bigint[], %b::bigint[], %b::bigint[], %b::text[],
-            %b::bytea[], %b::bytea[], %b::text[], %b::text[], %b::bigint[], %b::bigint[]) AS package
-        """,
-        (
-            *(len(packages), *state.last, [package.package_id for package in packages]),
-            *(*keys, *_columns(packages)),
-        ),
-    )
-    if written.rowcount != len(packages):
-        raise append_state.lost()
-
-
-def _columns(packages: Sequence[Sealed]) -> tuple[list[Any], ...]:
-    outbounds = [package.outbound for package in packages]
-    return (
-        [outbound.number[0] for outbound in outbounds],
-        [outbound.number[1] for outbound in outbounds],
-        [outbound.snapshot for outbound in outbounds],
-        [outbound.package_id for outbound in outbounds],
-        [package.record.headers[ENTRY_HEADER] for package in packages],
-        [package.record.value for package in packages],
-        [outbound.traceparent or None for outbound in outbounds],
-        *_producer_columns([outbound.producer for outbound in outbounds]),
-    )
-
-
-def _producer_columns(numbers: Sequence[numbered.Number | None]) -> tuple[list[Any], ...]:
-    return (
-        [number and number.producer for number in numbers],
-        [number and number.epoch for number in numbers],
-        [number and number.sequence for number in numbers],
     )
 
 

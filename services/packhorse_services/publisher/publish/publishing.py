@@ -20,7 +20,7 @@ from packhorse.db.roles import act_as
 from packhorse.errors import Transient
 from packhorse.messaging.api import TopicMissing
 from packhorse.runtime.metrics import PUBLISHER_OUTBOX_ENTRIES, PUBLISHER_OUTBOX_OLDEST_SECONDS
-from packhorse_services.publisher.outbox import append_state, idempotency, outbox_rows
+from packhorse_services.publisher.outbox import append_state, group_write, outbox_rows
 from packhorse_services.publisher.outbox.append_lock import AppendLock
 from packhorse_services.publisher.outbox.append_state import AppendState, Unconfirmed
 from packhorse_services.publisher.outbox.journal_appender import JournalAppender, NotDelivered
@@ -231,7 +231,7 @@ class Publishing:
         sealed = [outbox_rows.seal(package) for package in numbered]
         if sealed:
             requests = [pending.request for pending in drafts]
-            outbox_rows.write(connection, state, sealed, idempotency.columns(self._agent, requests))
+            group_write.write(connection, self._agent, state, sealed, requests)
             outbox_rows.remember_stored(connection, list(drafts.values()))
             repeated_requests.remember(connection, list(drafts))
         return sealed
