@@ -17,6 +17,9 @@ GROUP_BYTES = 8 * 1024 * 1024
 WAITING_BYTES = 64 * 1024 * 1024
 """While more than this waits, further records are refused at once."""
 
+_GATHER_S = 0.0005
+"""How long a group waits for those whose records were answered just now: a commit costs more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
@@ -59,6 +62,10 @@ class WaitingQueue:
         self._records: deque[Waiting] = deque()
         self._bytes = 0
         self._closed = False
+        self._answered = 0
+        """How many records the last group had; their callers may have the next ones ready soon."""
+        self._wanted = 1
+        """How many records whoever takes waits for."""
 
     def put(self, record: Waiting) -> None:
         """Queue a record, or fail its future at once when there is no room or no tomorrow."""
@@ -70,7 +77,8 @@ class WaitingQueue:
             else:
                 self._records.append(record)
                 self._bytes += record.size
-                self._changed.notify()
+                if len(self._records) >= self._wanted:
+                    self._changed.notify()
 
     def take_group(self) -> list[Waiting] | None:
         """Wait for records and return one group, which may be empty when its callers gave up.
@@ -78,7 +86,7 @@ class WaitingQueue:
         None when the queue is closed and empty.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._records or self._closed)
+            self._gather()
             if not self._records:
                 return None
             group: list[Waiting] = []
@@ -89,7 +97,18 @@ class WaitingQueue:
                 if record.future.set_running_or_notify_cancel():
                     group.append(record)
             self._bytes -= size
+            self._answered = len(group)
             return group
+
+    def _gather(self) -> None:
+        """Wait for a record, and a moment for as many as there can be if nobody sends several."""
+        self._wanted = min(len(self._records) + self._answered, GROUP_RECORDS)
+        self._wait(_GATHER_S)
+        self._wanted = 1
+        self._wait(None)
+
+    def _wait(self, timeout: float | None) -> None:
+        self._changed.wait_for(lambda: len(self._records) >= self._wanted or self._closed, timeout)
 
     def take_all(self) -> list[Waiting]:
         """Return everything that waits, without waiting."""
