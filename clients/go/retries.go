@@ -46,11 +46,20 @@ func HTTPClient(retries Retries) *http.Client {
 // RoundTrip implements http.RoundTripper.
 func (r Retries) RoundTrip(asked *http.Request) (*http.Response, error) {
 	request := r.prepared(asked)
+	if err := checkNames(request.URL); err != nil {
+		if asked.Body != nil {
+			_ = asked.Body.Close()
+		}
+		return nil, err
+	}
 	twice := r.Repeatable || mayArriveTwice(request)
 	began := time.Time{}
 	for tries := 0; ; tries++ {
 		answer, body, err := r.sent(request)
 		if request.Context().Err() != nil || !isSentAgain(answer, body, err, twice) {
+			if answer != nil && err == nil {
+				answer = r.resumed(request, answer)
+			}
 			return answer, err
 		}
 		if began.IsZero() {

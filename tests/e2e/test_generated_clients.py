@@ -53,6 +53,10 @@ def test_content_is_written_distributed_and_cleared(stack: Stack, root: str) -> 
     sent = stack.ask("publisher", "distribute", path=path, key=root[-8:])
     again = stack.ask("publisher", "distribute", path=path, key=root[-8:])
     assert again == {"id": sent["id"], "repeated": True}
+    events = {"path": "/events?types=package", "after": "p0-s0-e0", "count": 1}
+    [event] = stack.ask("publisher", "events", **events)
+    assert (event["kind"], event["gap"]) == ("package", False)
+    assert event["data"]["action"] == "ADD"
     assert set(stack.ask("publisher", "queues")) >= {"sub1", "sub2", "sub3"}
     assert stack.ask("publisher", "errors", subscriber="sub1") == []
     cleared = stack.ask("publisher", "clear", subscriber="sub3", up_to=0)

@@ -31,6 +31,8 @@ class Blobs:
     faulty: tuple[str, ...] = ("GET", "PUT")
     """The methods of which it loses answers."""
     damaged: bool = False
+    replaced: bool = False
+    """Whether it is another one with each request."""
     requests: list[str] = field(default_factory=list)
     taken: list[str] = field(default_factory=list)
     url: str = ""
@@ -57,17 +59,23 @@ def played_blobs(length: int) -> Iterator[Blobs]:
         def do_GET(self) -> None:
             asked = self.headers.get("Range", f"bytes=0-{played.length - 1}")
             first, _, last = asked.removeprefix("bytes=").partition("-")
-            start, end = int(first), min(int(last) + 1, played.length)
+            start, end = int(first), min(int(last or played.length) + 1, played.length)
             lost = played.is_lost(self.command, self.path)
             if start >= end:
                 self.send_response(416)
                 self.end_headers()
                 return
-            self.send_response(206 if "Range" in self.headers else 200)
+            version = len(played.requests) if played.replaced else ""
+            etag = f'"{digest}{version}"'
+            if self.headers.get("If-Range", etag) != etag:
+                start, end = 0, played.length
+            is_part = end - start < played.length
+            self.send_response(206 if is_part else 200)
             self.send_header("Content-Type", "application/octet-stream")
             self.send_header("Content-Length", str(end - start))
             self.send_header("Content-Range", f"bytes {start}-{end - 1}/{played.length}")
-            self.send_header("ETag", f'"{digest}"')
+            self.send_header("ETag", etag)
+            self.send_header("Accept-Ranges", "bytes")
             self.end_headers()
             shift = int(played.damaged)
             for chunk in pattern(start + shift, (start + end) // 2 if lost else end + shift):

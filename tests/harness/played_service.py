@@ -25,6 +25,12 @@ def fine(status: int = 200, **document: Any) -> Answer:
     return status, {"Content-Type": "application/json"}, json.dumps(document)
 
 
+def stream(text: str, missing: int = 0, *, silent: bool = False) -> Answer:
+    """Server-sent events. `missing` bytes are never sent: the stream is lost, or falls silent."""
+    headers = {"Content-Type": "text/event-stream", "Content-Length": str(len(text) + missing)}
+    return 200, {**headers, **(_OPEN if silent else {})}, text
+
+
 @dataclass
 class Service:
     """Gives the prepared answers in turn, the last one for ever, and keeps what it was asked."""
@@ -50,6 +56,7 @@ ACCEPTED = fine(
     links={"self": "/distributions/d1"},
 )
 _CLOSE = {"Connection": "close"}
+_OPEN = {"Connection": "keep-alive"}
 
 
 @contextmanager
@@ -73,10 +80,12 @@ def played_service() -> Iterator[Service]:
                 self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
                 return
             self.send_response(status)
-            for name, value in {**more, "Content-Length": str(len(text)), **_CLOSE}.items():
+            for name, value in {"Content-Length": str(len(text)), **_CLOSE, **more}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(text.encode())
+            if _OPEN.items() <= more.items():
+                self.rfile.read(1)  # until the client goes
 
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
         setattr(Handler, f"do_{method}", Handler._answer)

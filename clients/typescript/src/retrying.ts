@@ -1,3 +1,4 @@
+import { resumed } from "./downloads.js";
 import { keyed, trees } from "./routes.js";
 
 /** How long and how often a request is sent again. */
@@ -30,7 +31,7 @@ const NOT_REACHED = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH
  */
 export function retrying(retries: Retries = {}): typeof fetch {
   const { patience = 60, repeatable = false, sleep = slept } = retries;
-  return async (input, init) => {
+  const send: typeof fetch = async (input, init) => {
     const request = prepared(new Request(input, init), repeatable);
     const twice = repeatable || mayArriveTwice(request);
     let began: number | undefined;
@@ -41,12 +42,13 @@ export function retrying(retries: Retries = {}): typeof fetch {
       began ??= now;
       const again = !request.signal.aborted && (await isSentAgain(tried, twice));
       if (!again || now - began + pause > patience) {
-        if (tried.answer) return tried.answer;
+        if (tried.answer) return resumed(request, tried.answer, send, patience, sleep);
         throw tried.lost;
       }
       await sleep(pause);
     }
   };
+  return send;
 }
 
 function prepared(request: Request, repeatable: boolean): Request {
@@ -92,12 +94,12 @@ function codeOf(lost: unknown): string {
   return String(cause?.code);
 }
 
-function pauseAfter(answer: Response | undefined, tries: number): number {
+export function pauseAfter(answer: Response | undefined, tries: number): number {
   const asked = answer?.headers.get("Retry-After") ?? "";
   if (/^\d+$/.test(asked)) return Number(asked);
   return (Math.min(10, 0.1 * 2 ** tries) * (1 + Math.random())) / 2;
 }
 
-function slept(seconds: number): Promise<void> {
+export function slept(seconds: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 }

@@ -22,7 +22,9 @@ import (
 
 type asked struct {
 	Call, Url, Token, Path, Key, Subscriber, Topic, Name string
-	Patience                                             float64
+	After                                                string
+	Patience, Silence                                    float64
+	Count                                                int
 	Repeatable                                           bool
 	UpTo                                                 *int64 `json:"up_to"`
 	Number                                               int64
@@ -34,7 +36,7 @@ type document = map[string]any
 var calls = map[string]func(context.Context, asked, packhorse.Retries) (any, error){
 	"distribute": distribute, "queues": queues, "errors": failed, "clear": clearQueue,
 	"add_job": addJob, "job": getJob, "produce": produce, "put_node": putNode, "node": getNode,
-	"topology": getTopology, "blob": throughBlob,
+	"topology": getTopology, "blob": throughBlob, "download": download, "events": events,
 }
 
 func publisherAt(a asked, retries packhorse.Retries) *publisher.APIClient {
@@ -164,13 +166,35 @@ func throughBlob(c context.Context, a asked, retries packhorse.Retries) (any, er
 	if _, _, err := blobs.PutBlob(c, a.Name).Body(file).Execute(); err != nil {
 		return nil, err
 	}
-	got, _, err := blobs.GetBlob(c, a.Name).Execute()
+	return download(c, a, retries)
+}
+
+func download(c context.Context, a asked, retries packhorse.Retries) (any, error) {
+	got, _, err := contentAt(a, retries).BlobsAPI.GetBlob(c, a.Name).Execute()
 	if err != nil {
 		return nil, err
 	}
 	found := sha256.New()
 	_, err = io.Copy(found, got)
 	return hex.EncodeToString(found.Sum(nil)), err
+}
+
+func events(c context.Context, a asked, retries packhorse.Retries) (any, error) {
+	followed := packhorse.Follow(c, a.Url+a.Path, a.Token, a.After, retries)
+	if a.Silence > 0 {
+		followed.Silence = time.Duration(a.Silence * float64(time.Second))
+	}
+	defer followed.Close()
+	found := []document{}
+	for len(found) < a.Count {
+		event, err := followed.Next()
+		if err != nil {
+			return nil, err
+		}
+		one := document{"kind": event.Kind, "id": event.ID, "data": event.Data, "gap": event.IsGap()}
+		found = append(found, one)
+	}
+	return found, nil
 }
 
 func getTopology(c context.Context, a asked, retries packhorse.Retries) (any, error) {

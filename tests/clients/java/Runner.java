@@ -1,6 +1,7 @@
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.packhorse.client.ApiException;
+import io.packhorse.client.Events;
 import io.packhorse.client.PackhorseClient;
 import io.packhorse.client.Retries;
 import io.packhorse.client.content.BlobsApi;
@@ -24,6 +25,7 @@ import java.io.InputStreamReader;
 import java.nio.file.Files;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HexFormat;
@@ -34,7 +36,8 @@ import java.util.Map;
 public class Runner {
   private static final ObjectMapper JSON = new ObjectMapper();
 
-  private static Object result(JsonNode asked, PackhorseClient client) throws ApiException {
+  private static Object result(JsonNode asked, PackhorseClient client)
+      throws ApiException, InterruptedException {
     String path = asked.path("path").asText();
     String key = asked.path("key").asText(null);
     String subscriber = asked.path("subscriber").asText();
@@ -82,6 +85,10 @@ public class Runner {
         var blobs = new BlobsApi(client);
         blobs.putBlob(asked.path("name").asText(), new File(path));
         return digest(blobs.getBlob(asked.path("name").asText(), null));
+      case "download":
+        return digest(new BlobsApi(client).getBlob(asked.path("name").asText(), null));
+      case "events":
+        return events(asked, client);
       case "topology":
         var all = new TopologyApi(client).getTopology(null);
         var sizes = all.getClusters().stream().map(one -> one.getInstances().size()).toList();
@@ -89,6 +96,21 @@ public class Runner {
       default:
         throw new IllegalArgumentException(asked.toString());
     }
+  }
+
+  private static Object events(JsonNode asked, PackhorseClient client)
+      throws ApiException, InterruptedException {
+    var silence = Duration.ofMillis((long) (1000 * asked.path("silence").asDouble(45)));
+    var found = new ArrayList<Map<String, Object>>();
+    try (Events events =
+        client.follow(asked.path("path").asText(), asked.path("after").asText(), silence)) {
+      while (found.size() < asked.path("count").asInt()) {
+        var one = events.next();
+        found.add(
+            Map.of("kind", one.kind(), "id", one.id(), "data", one.data(), "gap", one.isGap()));
+      }
+    }
+    return found;
   }
 
   private static String digest(File file) {
@@ -127,7 +149,7 @@ public class Runner {
     return repeated;
   }
 
-  private static Map<String, Object> answered(JsonNode asked) {
+  private static Map<String, Object> answered(JsonNode asked) throws InterruptedException {
     var pauses = new ArrayList<Double>();
     double patience = asked.path("patience").asDouble();
     var retries =
@@ -144,6 +166,8 @@ public class Runner {
       var kind = PackhorseClient.kindOf(error);
       answer.put(
           "error", Map.of("status", error.getCode(), "kind", kind, "said", error.toString()));
+    } catch (IllegalArgumentException refused) {
+      answer.put("error", Map.of("status", 0, "kind", "", "said", refused.toString()));
     }
     return answer;
   }

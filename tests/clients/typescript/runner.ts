@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { openAsBlob } from "node:fs";
 import { createInterface } from "node:readline";
-import { retrying } from "@packhorse/client";
+import { follow, retrying, type Follow } from "@packhorse/client";
 import * as content from "@packhorse/client/content";
 import * as jobs from "@packhorse/client/jobs";
 import * as publisher from "@packhorse/client/publisher";
@@ -22,6 +22,9 @@ interface Asked {
   number: number;
   name: string;
   sequences: number[];
+  after: string;
+  silence?: number;
+  count: number;
 }
 
 const throwOnError = true;
@@ -30,7 +33,13 @@ function adding(path: string) {
   return { action: "ADD" as const, paths: [path] };
 }
 
-const CALLS: Record<string, (asked: Asked) => Promise<unknown>> = {
+async function download(digest: string) {
+  const { data } = await content.getBlob({ path: { digest }, parseAs: "blob", throwOnError });
+  const bytes = Buffer.from(await (data as Blob).arrayBuffer());
+  return createHash("sha256").update(bytes).digest("hex");
+}
+
+const CALLS: Record<string, (asked: Asked, settings: Follow) => Promise<unknown>> = {
   async distribute({ path, key }) {
     const headers = { "idempotency-key": key };
     const { data } = await publisher.distribute({ body: adding(path), headers, throwOnError });
@@ -83,9 +92,18 @@ const CALLS: Record<string, (asked: Asked) => Promise<unknown>> = {
   async blob({ path, name: digest }) {
     const body = await openAsBlob(path);
     await content.putBlob({ path: { digest }, body, throwOnError });
-    const { data } = await content.getBlob({ path: { digest }, parseAs: "blob", throwOnError });
-    const bytes = Buffer.from(await (data as Blob).arrayBuffer());
-    return createHash("sha256").update(bytes).digest("hex");
+    return download(digest);
+  },
+  async download({ name }) {
+    return download(name);
+  },
+  async events({ url, path, count, after, silence }, settings) {
+    const found: unknown[] = [];
+    const waiting = silence ? { after, silence } : { after };
+    for await (const { isGap: gap, ...one } of follow(url + path, { ...settings, ...waiting })) {
+      if (found.push({ ...one, gap }) === count) break;
+    }
+    return found;
   },
   async topology() {
     const { data } = await topology.getTopology({ throwOnError });
@@ -98,10 +116,11 @@ async function answered(asked: Asked) {
   const { url: baseUrl, token, repeatable } = asked;
   const patience = asked.patience < 0 ? Infinity : asked.patience;
   const sleep = async (seconds: number) => void pauses.push(seconds);
-  const settings = { baseUrl, auth: token, fetch: retrying({ patience, repeatable, sleep }) };
+  const retries = { patience, repeatable, sleep };
+  const settings = { baseUrl, auth: token, fetch: retrying(retries) };
   for (const { client } of [content, jobs, publisher, topology]) client.setConfig(settings);
   try {
-    return { result: await CALLS[asked.call]!(asked), pauses };
+    return { result: await CALLS[asked.call]!(asked, { ...retries, token }), pauses };
   } catch (error) {
     const { status = 0, type = "" } = error as { status?: number; type?: string };
     return { error: { status, kind: type.slice(type.lastIndexOf("/") + 1), said: `${error}` }, pauses };

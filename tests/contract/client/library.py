@@ -2,10 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
+
+import httpx
 
 from packhorse import AsyncClient, Client
 from packhorse.client.errors import ClientError
+from packhorse.client.following import Gap, StreamEvent
 from tests.harness.client_runners import Told
 
 
@@ -18,12 +22,17 @@ class Library:
     def call(self, call: str, **asked: Any) -> Told:
         patience_s = asked.pop("patience", 60.0)
         asked.pop("repeatable", None)
+        if call == "events":
+            asked.pop("path")
         url = asked.pop("url", self._url)
         where = {"url": url, "content": url, "jobs": url, "topology": url, "token": "secret"}
         settings = {**where, "patience_s": max(0.0, patience_s)}
+        result: Any
         try:
             if call == "produce":
                 result = self._produced(settings, **asked)
+            elif call == "events":
+                result = self._followed(settings, **asked)
             else:
                 named = [asked.pop(name) for name in NAMED if name in asked]
                 arguments, options = [*named, *BODIES.get(call, ())], asked
@@ -63,6 +72,32 @@ class Library:
             return asyncio.run(awaited())
         with Client(**settings) as client, client.producer(name) as source:
             return [source.send(one, path).repeated for one, _ in source.after_last(numbered)]
+
+    def _followed(
+        self, settings: Mapping[str, Any], after: str, count: int, silence: float = 45.0
+    ) -> list[dict[str, Any]]:
+        timeout = httpx.Timeout(30.0, read=silence)
+
+        async def awaited() -> list[StreamEvent]:
+            async with AsyncClient(**settings) as client:
+                client.stream_timeout = timeout
+                found: list[StreamEvent] = []
+                async for event in client.events("package", after=after):
+                    found.append(event)
+                    if len(found) == count:
+                        break
+                return found
+
+        if self._blocking:
+            with Client(**settings) as client:
+                client.stream_timeout = timeout
+                events = list(islice(client.events("package", after=after), count))
+        else:
+            events = asyncio.run(awaited())
+        return [
+            {"kind": one.kind, "id": one.id, "data": one.data, "gap": isinstance(one, Gap)}
+            for one in events
+        ]
 
 
 NAMED = ("path", "subscriber", "topic", "number")

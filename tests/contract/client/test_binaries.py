@@ -97,12 +97,27 @@ def test_the_other_languages_send_and_read_a_large_file(
     path = tmp_path / "large"
     with path.open("wb") as file:
         file.writelines(pattern(0, LARGE))
-    blobs.faulty = ("PUT",)
     given = {"path": str(path), "name": blobs.digest, "token": "secret", "patience": 60.0}
     told = runner_of(language).call("blob", url=blobs.url, **given)
     assert f"sha256:{told.result}" == blobs.digest, told
     assert set(blobs.taken) == {blobs.digest}
-    assert len(blobs.requests) == 3, "the first answer was lost"
+    assert len(blobs.requests) == 4, "an answer to each was lost"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(("replaced", "patience"), [(True, 60.0), (False, 0.0)])
+def test_a_binary_that_breaks_off_is_an_error_where_it_can_not_go_on(
+    language: str,
+    replaced: bool,
+    patience: float,
+    runner_of: Callable[[str], Runner],
+    blobs: Blobs,
+) -> None:
+    blobs.replaced = replaced
+    asked = {"name": blobs.digest, "token": "secret", "patience": patience}
+    told = runner_of(language).call("download", url=blobs.url, **asked)
+    assert (told.result, told.status) == (None, 0), "the bytes of two binaries, or of a half"
+    assert len(blobs.requests) == 1 + replaced
 
 
 def test_nothing_is_a_binary_too(ask: Ask) -> None:

@@ -145,6 +145,38 @@ def test_a_node_is_named_by_its_path(ask: Ask, service: Service) -> None:
     assert {path for _, path, _, _ in service.requested} == {"/content/a/b%20c"}
 
 
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        ("node", {"path": "/a/../b"}),
+        ("node", {"path": "/a//b"}),
+        ("put_node", {"path": "/a/."}),
+        ("errors", {"subscriber": ".."}),
+        ("clear", {"subscriber": "."}),
+        ("errors", {"subscriber": ""}),
+    ],
+)
+def test_a_name_that_would_name_another_resource_is_refused_before_it_is_sent(
+    ask: Ask, service: Service, call: str, named: dict[str, str]
+) -> None:
+    service.answers = [fine()]
+    told = ask(call, **named)
+    assert (told.result, told.status) == (None, 0)
+    assert not service.requested
+
+
+def test_names_may_have_dots(ask: Ask, service: Service) -> None:
+    service.answers = [fine(path="/a/..b/.c", etag="e1")]
+    assert ask("put_node", path="/a/..b/.c").result == {"path": "/a/..b/.c"}
+    assert service.requested[-1][1] == "/content/a/..b/.c"
+    listed: dict[str, Any] = {**example("publisher", "getErrorQueue"), "next": None}
+    service.answers = [fine(**listed)]
+    assert ask("errors", subscriber="a/../b+").status == 200
+    assert service.requested[-1][1].partition("?")[0].replace("+", "%2B") == (
+        "/queues/a%2F..%2Fb%2B/errors"
+    )
+
+
 def test_a_producer_goes_on_behind_its_last_number_and_tries_for_ever(
     ask: Ask, service: Service
 ) -> None:

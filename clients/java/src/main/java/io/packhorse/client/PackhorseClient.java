@@ -2,11 +2,17 @@ package io.packhorse.client;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
+import java.net.URI;
 import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.time.Duration;
 
 /** One service at its URL: what the constructor of each API takes. */
 public class PackhorseClient extends ApiClient {
+  private static final Duration SILENCE = Duration.ofSeconds(45); // there is a word every 15
+
   private final HttpClient http;
+  private final Retries retries;
 
   /** Sends again for a minute; no token is sent where it is null. */
   public PackhorseClient(String url, String token) {
@@ -19,12 +25,31 @@ public class PackhorseClient extends ApiClient {
     if (token != null) {
       setRequestInterceptor(request -> request.header("Authorization", "Bearer " + token));
     }
+    this.retries = retries;
     http = new RetryingHttp(HttpClient.newHttpClient(), retries);
   }
 
   @Override
   public HttpClient getHttpClient() {
     return http;
+  }
+
+  /**
+   * Follows a stream of server-sent events behind the event with the id {@code after}; "" begins
+   * now. The path has the stream's query, for example {@code /events?types=package}.
+   */
+  public Events follow(String path, String after) {
+    return follow(path, after, SILENCE);
+  }
+
+  /** Follows a stream whose connection is lost when there is no word on it for so long. */
+  public Events follow(String path, String after, Duration silence) {
+    HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(getBaseUri() + path));
+    request.header("Accept", "text/event-stream").header("Cache-Control", "no-store");
+    if (getRequestInterceptor() != null) {
+      getRequestInterceptor().accept(request);
+    }
+    return new Events(http, request.build(), retries, after, silence);
   }
 
   /** Returns what a refusal says, for example "queue-full"; empty where nobody answered. */

@@ -3,11 +3,13 @@ package io.packhorse.client;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import java.io.IOException;
+import java.io.InputStream;
 import java.net.Authenticator;
 import java.net.ConnectException;
 import java.net.CookieHandler;
 import java.net.ProxySelector;
 import java.net.URI;
+import java.net.URLDecoder;
 import java.net.http.HttpClient;
 import java.net.http.HttpConnectTimeoutException;
 import java.net.http.HttpRequest;
@@ -26,6 +28,7 @@ import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.concurrent.Flow;
+import java.util.regex.Matcher;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLParameters;
 
@@ -49,6 +52,7 @@ final class RetryingHttp extends HttpClient {
   public <T> HttpResponse<T> send(HttpRequest asked, BodyHandler<T> handler)
       throws IOException, InterruptedException {
     HttpRequest request = prepared(asked);
+    checkNames(request.uri().getRawPath());
     boolean twice = retries.repeatable() || mayArriveTwice(request);
     long began = 0;
     for (int tries = 0; ; tries++) {
@@ -67,9 +71,32 @@ final class RetryingHttp extends HttpClient {
         if (answer == null) {
           throw lost;
         }
-        return answer;
+        return resumed(answer);
       }
       retries.pause().of(wait);
+    }
+  }
+
+  /** What takes a stream reads on behind lost connections. */
+  @SuppressWarnings("unchecked")
+  private <T> HttpResponse<T> resumed(HttpResponse<T> answer) {
+    if (!(answer.body() instanceof InputStream stream)) {
+      return answer;
+    }
+    return new Answer<>(answer, (T) Download.of(this, retries, answer, stream));
+  }
+
+  /** A name that is empty, "." or ".." would name another resource on its way. */
+  private static void checkNames(String path) {
+    Matcher tree = Routes.TREES.matcher(path);
+    boolean isRoot = tree.find() && tree.end() == path.length();
+    String names = isRoot ? path.substring(0, path.length() - 1) : path;
+    for (String name : names.substring(Math.min(1, names.length())).split("/", -1)) {
+      if (Set.of("", ".", "..").contains(URLDecoder.decode(name.replace("+", "%2B"), UTF_8))
+          && !names.isEmpty()) {
+        throw new IllegalArgumentException(
+            path + " is no path of a resource: a name is empty, \".\" or \"..\"");
+      }
     }
   }
 
@@ -112,7 +139,7 @@ final class RetryingHttp extends HttpClient {
         || status == 409 && whole.text.contains("/key-in-progress");
   }
 
-  private static double pauseAfter(HttpResponse<?> answer, int tries) {
+  static double pauseAfter(HttpResponse<?> answer, int tries) {
     if (answer != null) {
       String asked = answer.headers().firstValue("Retry-After").orElse("");
       if (asked.matches("\\d{1,9}")) {

@@ -1,0 +1,71 @@
+"""Streams of events as the clients of all languages follow them: lost, refused, silent."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.contract.client.conftest import Ask
+from tests.harness.played_service import CUT, Answer, Service, problem, stream
+
+PACKAGES = {"path": "/events?types=package", "after": "p0"}
+BEHIND = "id: p2\n\n"
+CUT_OFF = "event: package\nid: p3\ndata: {"
+
+
+def block(number: int, kind: str = "package") -> str:
+    data = json.dumps({"offset": number}, indent=1).replace("\n", "\ndata: ")
+    return f": a comment\n\nevent: {kind}\nid: p{number}\ndata: {data}\n\n"
+
+
+def event(number: int, kind: str = "package") -> dict[str, Any]:
+    data = {"offset": number}
+    return {"kind": kind, "id": f"p{number}", "data": data, "gap": kind == "gap"}
+
+
+def positions(service: Service) -> list[str | None]:
+    return service.headers("Last-Event-Id")
+
+
+def test_it_goes_on_behind_the_last_position_wherever_the_stream_is_lost(
+    ask: Ask, service: Service
+) -> None:
+    told = f"retry: 3000\n{block(1).partition(chr(10) * 2)[2]}"
+    service.answers = [
+        stream(told + BEHIND + CUT_OFF, missing=100),
+        problem(503, "away", "7"),
+        problem(429, "full", "7"),
+        stream(block(3, "gap").replace("\n", "\r\n")),
+        stream(block(4)),
+    ]
+    found = ask("events", **PACKAGES, count=3)
+    assert found.result == [event(1), event(3, "gap"), event(4)]
+    assert positions(service) == ["p0", "p2", "p2", "p2", "p3"]
+    assert {path for _, path, _, _ in service.requested} == {PACKAGES["path"]}
+    assert set(service.headers("Authorization")) == {"Bearer secret"}
+    assert found.pauses[0] == 3.0
+    assert 7.0 in found.pauses
+
+
+def test_a_silent_stream_is_lost(ask: Ask, service: Service) -> None:
+    service.answers = [stream(block(1), missing=100, silent=True), stream(block(2))]
+    told = ask("events", **PACKAGES, count=2, silence=0.2)
+    assert told.result == [event(1), event(2)]
+    assert positions(service) == ["p0", "p1"]
+
+
+@pytest.mark.parametrize("connected", [False, True])
+def test_what_is_refused_for_good_ends_it(ask: Ask, service: Service, connected: bool) -> None:
+    service.answers = [*[stream(block(1))] * connected, problem(401, "unauthenticated")]
+    told = ask("events", **PACKAGES, count=2)
+    assert (told.status, told.kind) == (401, "unauthenticated")
+    assert len(service.requested) == 1 + connected
+
+
+@pytest.mark.parametrize(("fault", "status"), [(CUT, 0), (problem(503, "away"), 503)])
+def test_the_first_connection_is_tried_as_long_as_the_client_is_patient(
+    ask: Ask, service: Service, fault: Answer, status: int
+) -> None:
+    service.answers = [fault]
+    assert ask("events", **PACKAGES, count=1, patience=0.0).status == status
+    assert len(service.requested) == 1
