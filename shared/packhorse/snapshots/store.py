@@ -129,7 +129,7 @@ def _readable(keys: list[str], blobs: BlobStore) -> Iterator[ContentSnapshot]:
         except BlobMissing:
             continue
         except InvalidSnapshot as error:
-            logger.warning("a snapshot is unreadable", extra={"key": key, "error": str(error)})
+            logger.warning("a snapshot is unreadable: %s: %s", key, error)
             continue
         yield snapshot
 

@@ -44,8 +44,7 @@ class Chooser:
         if left_out and left_out != self._left_out:
             cluster, reason = min(left_out.items())
             logger.warning(
-                "clusters are left out of the topology",
-                extra={"count": len(left_out), "cluster": cluster, "reason": reason},
+                "%d clusters are left out of the topology; %s: %s", len(left_out), cluster, reason
             )
         self._left_out, self._last = left_out, (heard, own_cluster, routes)
         return routes

@@ -60,6 +60,13 @@ def test_a_job_from_its_beginning_to_its_end(site: JobsSite) -> None:
         assert [one["state"] for one in jobs] == left
 
 
+def test_a_job_that_runs_is_taken_away_on_demand(site: JobsSite) -> None:
+    number = str(site.active(600_000))
+    assert command(site, "job", "remove", number).returncode == Exit.CONFLICT
+    assert command(site, "job", "remove", "--even-active", number).returncode == 0
+    assert site.count("DROPPED") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [

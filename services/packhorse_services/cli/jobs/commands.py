@@ -3,13 +3,14 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from packhorse.client.blocking import Client
 from packhorse.client.errors import NoAnswer
-from packhorse.client.exchange import gathered
+from packhorse.client.exchange import Document, gathered
 from packhorse.errors import Permanent
 from packhorse.jobs.conditions import template_of
 from packhorse.runtime.command_options import with_options
@@ -114,10 +115,8 @@ def get_jobs(
     requested |= {"template": _template(selected.where or [])}
     path = page_url("/jobs", **requested)
     with context.ensure_object(Connection).jobs() as service:
-        again(
-            lambda: _show_jobs(service.run(gathered(path, "jobs", limit, _PAGE, "jobs")), form),
-            watch=watch,
-        )
+        listing = partial(gathered, path, "jobs", limit, _PAGE, "jobs")
+        again(lambda: _show(service.run(listing()), "jobs", form), watch=watch)
 
 
 def _template(conditions: list[str]) -> str | None:
@@ -127,10 +126,18 @@ def _template(conditions: list[str]) -> str | None:
         raise CommandFailed(f"--where: {error}", Exit.USAGE) from error
 
 
-def _show_jobs(document: Mapping[str, Any], form: Format) -> None:
+def _show(document: Document, rows: str, form: Format) -> None:
+    table, row = _LISTS[rows]
     if form is not Format.JSON:
-        document = {**document, "jobs": [views.job_row(one) for one in document["jobs"]]}
-    views.JOBS.show(document, form)
+        document = Document({**document, rows: [row(one) for one in document[rows]]})
+    table.show(document, form)
+
+
+_LISTS = {
+    "jobs": (views.JOBS, views.job_row),
+    "topics": (views.TOPICS, views.topic_row),
+    "schedules": (views.SCHEDULES, views.schedule_row),
+}
 
 
 @get.command("job")
@@ -167,13 +174,7 @@ def get_job_topics(
 ) -> None:
     """Show the topics of jobs: what waits, and which of them no instance has a consumer for."""
     with context.ensure_object(Connection).jobs() as service:
-        again(lambda: _show_topics(service.get("/job-topics", "jobs"), form), watch=watch)
-
-
-def _show_topics(document: Mapping[str, Any], form: Format) -> None:
-    if form is not Format.JSON:
-        document = {**document, "topics": [views.topic_row(one) for one in document["topics"]]}
-    views.TOPICS.show(document, form)
+        again(lambda: _show(service.get("/job-topics", "jobs"), "topics", form), watch=watch)
 
 
 @get.command("schedules")
@@ -182,14 +183,7 @@ def get_schedules(
 ) -> None:
     """Show the schedules: when they are due, and what they give then."""
     with context.ensure_object(Connection).jobs() as service:
-        again(lambda: _show_schedules(service.get("/schedules", "jobs"), form), watch=watch)
-
-
-def _show_schedules(document: Mapping[str, Any], form: Format) -> None:
-    if form is not Format.JSON:
-        rows = [views.schedule_row(one) for one in document["schedules"]]
-        document = {**document, "schedules": rows}
-    views.SCHEDULES.show(document, form)
+        again(lambda: _show(service.get("/schedules", "jobs"), "schedules", form), watch=watch)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,10 +266,17 @@ def stop(context: typer.Context, number: Number) -> None:
 
 
 @job.command("remove")
-def remove(context: typer.Context, number: Number) -> None:
+def remove(
+    context: typer.Context,
+    number: Number,
+    *,
+    even_active: Annotated[
+        bool, typer.Option("--even-active", help="Take it from a consumer that does not stop.")
+    ] = False,
+) -> None:
     """Remove a job: one that waits ends as DROPPED, one of history is forgotten."""
     with context.ensure_object(Connection).jobs() as service:
-        service.remove_job(number)
+        service.remove_job(number, even_active=even_active)
 
 
 @job.command("tail")

@@ -94,7 +94,7 @@ class Link:
         if self._fault is None:
             self._drain(self._close_seconds)
         else:
-            logger.warning("the Kafka producer is given up", extra={"reason": self._fault})
+            logger.warning("the Kafka producer is given up: %s", self._fault)
         self._give_up()
 
     def _poll(self) -> None:
