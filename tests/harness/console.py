@@ -1,5 +1,6 @@
 """The console on a real socket, over a publisher whose answers a test writes."""
 
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from urllib.parse import urlencode
 import httpx
 from httpx_sse import EventSource
 
-from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.auth import Authenticator, authenticator_for
 from packhorse.runtime.principal import Principal
 from packhorse_services.console.app import console
 from packhorse_services.console.settings import Settings
@@ -182,13 +183,20 @@ class ConsoleSite:
 
 @contextmanager
 def console_site(written: WrittenPublisher | None = None, **settings: Any) -> Iterator[ConsoleSite]:
-    """Serve it to the callers `viewer`, `operator` and `admin`, whose names are their tokens."""
+    """Serve it to the callers `viewer`, `operator` and `admin`, whose names are their tokens.
+
+    With a `jwks_url`, to those whom its issuer knows instead.
+    """
     callers = Callers()
     callers.known["operator"] = OPERATOR
     with nullcontext(written) if written else written_publisher() as publisher:
-        given = {"publisher_urls": {"main": publisher.url}, **settings}
-        app = console(Settings.model_validate(given), Authenticator(callers))
-        served = Served(SimpleNamespace(service=SimpleNamespace(app=app)))  # type: ignore[arg-type]
+        listener = socket.create_server(("127.0.0.1", 0))
+        own = {"console_url": f"http://127.0.0.1:{listener.getsockname()[1]}"}
+        given = {"publisher_urls": {"main": publisher.url}, **own, **settings}
+        made = Settings.model_validate(given)
+        app = console(made, authenticator_for(made) if made.jwks_url else Authenticator(callers))
+        program = SimpleNamespace(service=SimpleNamespace(app=app))
+        served = Served(program, listener)  # type: ignore[arg-type]
         try:
             yield ConsoleSite(served.url, publisher, callers)
         finally:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from tests.harness.answering import answering
 
@@ -104,7 +104,8 @@ def written_publisher() -> Iterator[WrittenPublisher]:
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             token = self.headers.get("Authorization")
-            read = json.loads(body) if body else None
+            form = "urlencoded" in self.headers.get("Content-Type", "")
+            read = dict(parse_qsl(body.decode())) if form else json.loads(body or "null")
             written.requested.append((self.command, self.path, token, read))
             if written.meanwhile:
                 written.meanwhile.pop()()

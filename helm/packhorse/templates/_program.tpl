@@ -20,6 +20,15 @@ PACKHORSE_JWT_ISSUER: {{ . | quote }}
 {{- with .Values.authentication.jwtAudience }}
 PACKHORSE_JWT_AUDIENCE: {{ . | quote }}
 {{- end }}
+{{- with .Values.authentication.jwtNameClaim }}
+PACKHORSE_JWT_NAME_CLAIM: {{ . | quote }}
+{{- end }}
+{{- with .Values.authentication.jwtScopesClaim }}
+PACKHORSE_JWT_SCOPES_CLAIM: {{ . | quote }}
+{{- end }}
+{{- with .Values.authentication.jwtScopes }}
+PACKHORSE_JWT_SCOPES: {{ toJson . | quote }}
+{{- end }}
 {{- end -}}
 
 {{/*

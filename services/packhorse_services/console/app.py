@@ -8,7 +8,8 @@ from fastapi import FastAPI
 from packhorse.client.errors import ClientError
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.http import ServiceDescription, create_app
-from packhorse.runtime.pages.session import admit_visitors
+from packhorse.runtime.pages.rendering import PREFIX
+from packhorse.runtime.pages.session import WayIn, admit_visitors
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.stopping import calling_at_stop
 from packhorse_services.console.explore import compare, content, journal, live
@@ -22,20 +23,21 @@ from packhorse_services.console.page import (
     failures,
     mending,
     overview,
+    provider,
     queue,
     releases,
     sign_in,
     subscriber,
 )
-from packhorse_services.console.parts import assemble
+from packhorse_services.console.parts import PROVIDER_PAGE, ConsoleParts, assemble
 from packhorse_services.console.settings import Settings
 
 _SERVICE = ServiceDescription(
     "packhorse console", "Shows where content is and what stands in its way, as pages for people."
 )
 _PAGES = (
-    *(sign_in, overview, clearing, queue, subscriber, distributions, mending, failures, commands),
-    *(distribute, releases, content, compare, live, journal),
+    *(sign_in, provider, overview, clearing, queue, subscriber, distributions, mending, failures),
+    *(commands, distribute, releases, content, compare, live, journal),
 )
 
 
@@ -47,14 +49,25 @@ def console(settings: Settings, authenticator: Authenticator) -> FastAPI:
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         async with calling_at_stop(app.state.stopping, parts.streams.end_streams):
             yield
+        if parts.provider is not None:
+            await parts.provider.close()
         for services in (parts.publishers, parts.contents, parts.cleanup, parts.compared):
             await services.close()
 
     app = create_app(_SERVICE, authenticator, Readiness({}), lifespan=lifespan, docs=settings.docs)
     app.state.parts = parts
     app.add_exception_handler(ClientError, not_done)
-    ended = parts.streams.changes.announce
-    admit_visitors(app, PAGES, settings.session_idle_s, settings.session_longest_s, ended)
+    admit_visitors(app, PAGES, _way_in(settings, parts))
     for page in _PAGES:
         app.include_router(page.router)
     return app
+
+
+def _way_in(settings: Settings, parts: ConsoleParts) -> WayIn:
+    return WayIn(
+        settings.session_idle_s,
+        settings.session_longest_s,
+        parts.streams.changes.announce,
+        f"{PREFIX}/{PROVIDER_PAGE}" if parts.provider else "",
+        settings.console_url.startswith("https://"),
+    )

@@ -6,17 +6,22 @@ from dataclasses import dataclass
 from fastapi import Request
 
 from packhorse.runtime.feed import Streams
+from packhorse.runtime.jwt_tokens import JwtVerifier
 from packhorse.runtime.metrics import CONSOLE_EVENT_STREAMS, report
-from packhorse.runtime.pages.kept_tokens import Keeping, KeptTokens
+from packhorse.runtime.pages.kept_tokens import KeptTokens, TokenLimits
+from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.places import Places
+from packhorse_services.console.provider import IdentityProvider, ProviderSettings
 from packhorse_services.console.settings import Settings
 from packhorse_services.console.upstream import Services
 
 _STREAMS = 50
 """Browsers that follow events: each takes one of the 100 connections to a publisher."""
+PROVIDER_PAGE, PROVIDER_DONE = "sign-in/provider", "sign-in/provider/done"
+"""Pages that lead to the identity provider, and back."""
 _COMPARISONS = 4
 """Comparisons under way, one of a caller; each asks for up to 8 pages of digests at a time."""
-_LINKS = Keeping(longest_s=600, idle_s=600, each=5, most=1_000)
+_LINKS = TokenLimits(longest_s=600, idle_s=600, each=5, most=1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,7 @@ class ConsoleParts:
     `publishers` are by the names of their agents; `contents` by subscribers' names, the author's
     by an empty one; `cleanup` has one with an empty name, or none. `compared` are the publishers
     over connections of their own, so that digests keep no other page waiting.
+    `provider` is None where people have tokens only.
     """
 
     publishers: Services
@@ -44,6 +50,7 @@ class ConsoleParts:
     streams: Streams
     links: KeptTokens
     neighbours: Sequence[Neighbour]
+    provider: IdentityProvider | None
 
 
 def assemble(settings: Settings) -> ConsoleParts:
@@ -62,6 +69,22 @@ def assemble(settings: Settings) -> ConsoleParts:
         Streams(CONSOLE_EVENT_STREAMS, _STREAMS),
         KeptTokens(_LINKS),
         [Neighbour(title, url) for title, url in pages if url],
+        _provider(settings) if settings.oidc_client_id else None,
+    )
+
+
+def _provider(settings: Settings) -> IdentityProvider:
+    issuer, client = settings.jwt_issuer or "", settings.oidc_client_id
+    given = ProviderSettings(
+        issuer,
+        client,
+        settings.oidc_client_secret.get_secret_value(),
+        f"{settings.console_url.rstrip('/')}{PREFIX}/{PROVIDER_DONE}",
+        settings.oidc_scopes,
+        settings.oidc_parameters,
+    )
+    return IdentityProvider(
+        given, JwtVerifier(settings.jwks_url or "", issuer=issuer, audience=client)
     )
 
 

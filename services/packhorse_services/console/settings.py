@@ -1,6 +1,9 @@
 """Settings of a console, from its environment."""
 
-from pydantic import Field, field_validator
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from packhorse.client.addresses import checked_url
@@ -30,6 +33,16 @@ class Settings(ProcessConfiguration, BaseSettings):
     """Where a browser reaches those pages; empty: the navigation does not name them."""
     upstream_timeout_s: float = Field(default=10.0, gt=0)
     """How long one answer of another service may take."""
+    console_url: str = ""
+    """Where a browser reaches the console; an identity provider leads back there."""
+    oidc_client_id: str = ""
+    """The console's name at an identity provider, the JWTs' issuer; empty: tokens only."""
+    oidc_client_secret: SecretStr = SecretStr("")
+    oidc_client_secret_file: Path | None = None
+    oidc_scopes: str = "openid"
+    """What is asked of it, with blanks."""
+    oidc_parameters: dict[str, str] = Field(default={}, max_length=20)
+    """Further parameters, such as the `resource` or the `audience` that access tokens are for."""
     session_idle_s: float = Field(default=IDLE_S, gt=0)
     """How long a session lasts in which no page is opened and no button pressed."""
     session_longest_s: float = Field(default=LONGEST_S, gt=0)
@@ -40,10 +53,18 @@ class Settings(ProcessConfiguration, BaseSettings):
     def _are_addresses(cls, urls: dict[str, str]) -> dict[str, str]:
         return {name: _address(url) for name, url in urls.items()}
 
-    @field_validator("content_url", "cleanup_url", "topology_page_url", "jobs_page_url")
+    @field_validator(
+        "content_url", "cleanup_url", "console_url", "topology_page_url", "jobs_page_url"
+    )
     @classmethod
     def _is_address_or_empty(cls, url: str) -> str:
         return _address(url) if url else url
+
+    @model_validator(mode="after")
+    def _names_the_provider(self) -> Self:
+        if self.oidc_client_id and not (self.jwks_url and self.console_url):
+            raise ValueError("oidc_client_id needs jwks_url and console_url as well")
+        return self
 
 
 def _address(url: str) -> str:

@@ -23,8 +23,8 @@ from packhorse.runtime.principal import Principal
 LOGGER = "packhorse.audit"
 logger = logging.getLogger(LOGGER)
 
-_CALLER, _ABOUT, _PROBLEM, _UNAUDITED = (
-    f"packhorse.audit.{name}" for name in ("caller", "about", "problem", "unaudited")
+_CALLER, _ABOUT, _PROBLEM, _UNAUDITED, _CHANGE = (
+    f"packhorse.audit.{name}" for name in ("caller", "about", "problem", "unaudited", "change")
 )
 """Keys of the ASGI scope."""
 
@@ -64,6 +64,11 @@ def refused(scope: Scope, problem: str) -> None:
     scope[_PROBLEM] = problem
 
 
+def change(connection: HTTPConnection) -> None:
+    """Let a request have a line though its method only reads: it signs somebody in."""
+    connection.scope[_CHANGE] = True
+
+
 async def unaudited(connection: HTTPConnection) -> None:
     """Let what a route does have no line (a dependency): it is an exchange between programs."""
     connection.scope[_UNAUDITED] = True
@@ -71,7 +76,7 @@ async def unaudited(connection: HTTPConnection) -> None:
 
 def request_ended(scope: Scope, status: int, *, request_id: str, location: str = "") -> None:
     """Write the line of a request that was answered, where it has one; `status` 0: it was not."""
-    changes = scope["method"] not in _READING
+    changes = scope["method"] not in _READING or _CHANGE in scope
     if not changes and status not in _UNWELCOME:
         return
     outcome = outcome_of(status)

@@ -10,6 +10,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from packhorse.runtime import audit, places
 from packhorse.runtime.configuration import InvalidConfiguration, ProcessConfiguration
 from packhorse.runtime.guards import checked_first
+from packhorse.runtime.jwt_claims import ClaimReading
 from packhorse.runtime.jwt_tokens import JwtVerifier
 from packhorse.runtime.principal import ANYBODY, CALLER, Principal, TokenScope
 from packhorse.runtime.problems import Problem
@@ -87,19 +88,26 @@ def authenticator_for(configuration: ProcessConfiguration) -> Authenticator:
             sys.stderr.write(f"created {configuration.token_file}; its admin token is {created}\n")
         ways.append(TokenFile(configuration.token_file))
     if configuration.jwks_url:
-        ways.append(
-            JwtVerifier(
-                configuration.jwks_url,
-                issuer=configuration.jwt_issuer or "",
-                audience=configuration.jwt_audience or "",
-            )
-        )
+        ways.append(_jwt_verifier(configuration, configuration.jwks_url))
     if not ways:
         raise InvalidConfiguration(
             "authentication is on, but there is neither token_file nor jwks_url; set one "
             "(PACKHORSE_TOKEN_FILE, PACKHORSE_JWKS_URL)"
         )
     return Authenticator(*ways)
+
+
+def _jwt_verifier(configuration: ProcessConfiguration, jwks_url: str) -> JwtVerifier:
+    return JwtVerifier(
+        jwks_url,
+        issuer=configuration.jwt_issuer or "",
+        audience=configuration.jwt_audience or "",
+        reading=ClaimReading(
+            configuration.jwt_name_claim,
+            configuration.jwt_scopes_claim,
+            configuration.jwt_scopes,
+        ),
+    )
 
 
 _bearer = HTTPBearer(auto_error=False, description="An opaque token or a JWT")

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from packhorse.errors import Permanent
+from packhorse.runtime.principal import TokenScope
 from packhorse.runtime.reasons import reason_of
 from packhorse.runtime.setting_names import unknown_settings
 from packhorse.wire.topics import Topics
@@ -46,6 +47,11 @@ class ProcessConfiguration(BaseModel):
     jwks_url: str | None = None
     jwt_issuer: str | None = None
     jwt_audience: str | None = None
+    jwt_name_claim: str = Field(default="sub", min_length=1, max_length=200)
+    """The claim that callers are called by; one that they can't choose themselves."""
+    jwt_scopes_claim: str = Field(default="scope", min_length=1, max_length=200)
+    jwt_scopes: dict[str, frozenset[TokenScope]] = Field(default={}, max_length=1_000)
+    """What words of that claim, such as groups, allow; empty: they are scopes themselves."""
     allowed_hosts: str = Field(default="", max_length=10_000)
     """Names by which clients may call it, with commas; without any: all, but this machine's alone
     where authentication is off."""

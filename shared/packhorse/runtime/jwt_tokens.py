@@ -10,7 +10,8 @@ from jwt.exceptions import PyJWKClientConnectionError, PyJWKError, PyJWTError
 
 from packhorse.clock import Clock, SystemClock
 from packhorse.errors import Transient
-from packhorse.runtime.principal import Principal, is_root
+from packhorse.runtime.jwt_claims import ClaimReading
+from packhorse.runtime.principal import Principal
 
 logger = logging.getLogger(__name__)
 
@@ -30,9 +31,16 @@ class JwtVerifier:
     """Accepts JWTs of one issuer for one audience; keys are fetched in a thread and cached."""
 
     def __init__(
-        self, jwks_url: str, *, issuer: str, audience: str, clock: Clock | None = None
+        self,
+        jwks_url: str,
+        *,
+        issuer: str,
+        audience: str,
+        reading: ClaimReading | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._issuer, self._audience = issuer, audience
+        self._reading = reading or ClaimReading()
         self._clock = clock or SystemClock()
         self._client = PyJWKClient(jwks_url, cache_jwk_set=False, timeout=_FETCH_TIMEOUT_S)
         self._keys: dict[str, PyJWK] = {}
@@ -42,6 +50,11 @@ class JwtVerifier:
 
     async def principal(self, token: str) -> Principal | None:
         """Return whose token it is. Raises `KeysUnavailable`."""
+        claims = await self.claims(token)
+        return None if claims is None else self._reading.principal(claims)
+
+    async def claims(self, token: str) -> dict[str, Any] | None:
+        """Return what a valid token says. Raises `KeysUnavailable`."""
         if token.count(".") != 2:
             return None
         try:
@@ -52,8 +65,8 @@ class JwtVerifier:
             logger.info("a JWT was refused", extra={"reason": type(error).__name__})
             return None
 
-    def _verify(self, token: str, key: PyJWK) -> Principal:
-        claims = jwt.decode(
+    def _verify(self, token: str, key: PyJWK) -> dict[str, Any]:
+        return jwt.decode(
             token,
             key,
             algorithms=list(ALGORITHMS),
@@ -62,7 +75,6 @@ class JwtVerifier:
             leeway=_LEEWAY_S,
             options={"require": ["exp", "iss", "aud", "sub"]},
         )
-        return Principal(str(claims["sub"])[:200], _scopes(claims), _roots(claims), _agents(claims))
 
     async def _key(self, header: dict[str, Any]) -> PyJWK | None:
         kid = header.get("kid")
@@ -93,31 +105,3 @@ class JwtVerifier:
                 return
             self._keys = {key.key_id: key for key in keys if key.key_id is not None}
             self._fetched_at = self._clock.monotonic()
-
-
-def _scopes(claims: dict[str, Any]) -> frozenset[str]:
-    claim = claims.get("scope", claims.get("scp", ""))
-    words = claim.split() if isinstance(claim, str) else claim
-    if not isinstance(words, list):
-        return frozenset()
-    return frozenset(word for word in words if isinstance(word, str))
-
-
-def _roots(claims: dict[str, Any]) -> tuple[str, ...]:
-    """Return the roots that the claim names; what is no path opens nothing."""
-    roots = claims.get("roots", ["/"])
-    if not isinstance(roots, list):
-        return ()
-    named = tuple(root for root in roots if isinstance(root, str) and is_root(root))
-    if len(named) < len(roots):
-        logger.info("a JWT names roots that are no paths", extra={"count": len(roots) - len(named)})
-    return named
-
-
-def _agents(claims: dict[str, Any]) -> tuple[str, ...] | None:
-    agents = claims.get("agents")
-    if agents is None:
-        return None
-    if not isinstance(agents, list):
-        return ()
-    return tuple(agent for agent in agents if isinstance(agent, str))

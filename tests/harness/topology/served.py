@@ -17,9 +17,9 @@ from tests.harness.waiting import eventually
 class Served:
     """Its address, and the way to end it as SIGTERM does."""
 
-    def __init__(self, made: Scripted) -> None:
+    def __init__(self, made: Scripted, listener: socket.socket | None = None) -> None:
         self._app = made.service.app
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = listener or socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
         self._server = uvicorn.Server(
             uvicorn.Config(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from packhorse.runtime.pages.kept_tokens import Keeping, KeptTokens
+from packhorse.runtime.pages.kept_tokens import KeptTokens, TokenLimits
 from tests.harness.clock import ManualClock
 
 
@@ -13,7 +13,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def sessions(clock: ManualClock) -> KeptTokens:
-    return KeptTokens(Keeping(longest_s=100, idle_s=10, each=2, most=3), clock)
+    return KeptTokens(TokenLimits(longest_s=100, idle_s=10, each=2, most=3), clock)
 
 
 def test_a_key_ends_when_it_is_idle_and_use_keeps_it_up_to_the_longest(
@@ -37,7 +37,7 @@ def test_looking_is_no_use(sessions: KeptTokens, clock: ManualClock) -> None:
 
 def test_what_is_forgotten_is_told_of_once(clock: ManualClock) -> None:
     told: list[int] = []
-    sessions = KeptTokens(Keeping(100, 10, 2, 3), clock, lambda: told.append(1))
+    sessions = KeptTokens(TokenLimits(100, 10, 2, 3), clock, lambda: told.append(1))
     key = sessions.keep("secret", "anna")
     sessions.forget("guessed")
     assert told == []

@@ -13,7 +13,7 @@ from packhorse.clock import Clock, SystemClock
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class TokenLimits:
     """How long a key is good at most and unused, in seconds; how many of one caller, and in all."""
 
     longest_s: float
@@ -35,20 +35,20 @@ class KeptTokens:
 
     def __init__(
         self,
-        keeping: Keeping,
+        limits: TokenLimits,
         clock: Clock | None = None,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_end` is called when a key was forgotten by `forget`."""
-        self._keeping, self._clock, self._on_end = keeping, clock or SystemClock(), on_end
+        self._limits, self._clock, self._on_end = limits, clock or SystemClock(), on_end
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
     def keep(self, token: str, by: str) -> str:
         """Return a new key for a caller's token."""
-        now, keeping = self._clock.monotonic(), self._keeping
+        now, limits = self._clock.monotonic(), self._limits
         self._make_room(by, now)
         key = secrets.token_urlsafe(32)
-        kept = _Kept(token, by, now + keeping.longest_s, now + keeping.idle_s)
+        kept = _Kept(token, by, now + limits.longest_s, now + limits.idle_s)
         self._kept[_digest(key)] = kept
         return key
 
@@ -58,7 +58,7 @@ class KeptTokens:
         if kept is None or now >= min(kept.ends_at, kept.idle_at):
             return ""
         if used:
-            kept.idle_at = now + self._keeping.idle_s
+            kept.idle_at = now + self._limits.idle_s
         return kept.token
 
     def take(self, key: str) -> str:
@@ -77,9 +77,9 @@ class KeptTokens:
         for digest in over:
             del self._kept[digest]
         own = [digest for digest, kept in self._kept.items() if kept.by == by]
-        for digest in own[: max(0, len(own) - self._keeping.each + 1)]:
+        for digest in own[: max(0, len(own) - self._limits.each + 1)]:
             del self._kept[digest]
-        while len(self._kept) >= self._keeping.most:
+        while len(self._kept) >= self._limits.most:
             self._kept.popitem(last=False)
 
 

@@ -5,6 +5,7 @@ tokens as ever.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -12,7 +13,7 @@ from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from starlette.responses import RedirectResponse
 
 from packhorse.runtime.auth import Authenticator, Principal, TokenScope, now_known
-from packhorse.runtime.pages.kept_tokens import Keeping, KeptTokens
+from packhorse.runtime.pages.kept_tokens import KeptTokens, TokenLimits
 from packhorse.runtime.pages.rendering import PREFIX, Pages, tagged
 from packhorse.runtime.problems import Problem
 from packhorse.runtime.request_body import allow_body
@@ -32,18 +33,27 @@ _FORM = "application/x-www-form-urlencoded"
 _bounded = allow_body(_LONGEST_FORM)
 
 
-def admit_visitors(
-    app: FastAPI,
-    pages: Pages,
-    idle_s: float = IDLE_S,
-    longest_s: float = LONGEST_S,
-    on_sign_out: Callable[[], None] = lambda: None,
-) -> None:
-    """Let people sign in to the pages of an app; a session is good for so many seconds.
+@dataclass(frozen=True, slots=True)
+class WayIn:
+    """How people come in, and for how many seconds, unused and at most.
 
     `on_sign_out` is called when a session was ended by its visitor, or because of its token.
+    `other_way` is the path of a page that signs in without a token of the visitor's; where
+    `encrypted`, browsers come by https, whatever a proxy makes of it.
     """
-    app.state.sessions = KeptTokens(Keeping(longest_s, idle_s, _EACH, _MOST), on_end=on_sign_out)
+
+    idle_s: float = IDLE_S
+    longest_s: float = LONGEST_S
+    on_sign_out: Callable[[], None] = lambda: None
+    other_way: str = ""
+    encrypted: bool = False
+
+
+def admit_visitors(app: FastAPI, pages: Pages, way_in: WayIn | None = None) -> None:
+    """Let people sign in to the pages of an app."""
+    how = app.state.way_in = way_in or WayIn()
+    limits = TokenLimits(how.longest_s, how.idle_s, _EACH, _MOST)
+    app.state.sessions = KeptTokens(limits, on_end=how.on_sign_out)
     app.state.session_cookie = f"packhorse_{pages.home.rpartition('/')[2]}"
     app.include_router(_session_router(pages))
 
@@ -124,9 +134,9 @@ def _session_router(pages: Pages) -> APIRouter:
         return tagged(request, content, media_type)
 
     @router.get("/sign-in")
-    async def show_sign_in(wanted: Next = "") -> Response:
+    async def show_sign_in(request: Request, wanted: Next = "") -> Response:
         """Show the form; `next` is the page to go on to."""
-        return pages.page("sign_in.html", next=_inside(wanted, pages.home), wrong="")
+        return sign_in_form(request, pages, wanted)
 
     @router.post("/sign-in")
     async def sign_in(request: Request, form: Form) -> Response:
@@ -141,23 +151,28 @@ def _session_router(pages: Pages) -> APIRouter:
     return router
 
 
-async def signed_in(request: Request, pages: Pages, token: str, wanted: str = "") -> Response:
+async def signed_in(
+    request: Request, pages: Pages, token: str, wanted: str = "", *, by_page: str = ""
+) -> Response:
     """Return the way to the page `wanted` with a new session, or the form again.
 
-    Only for requests that `posted` has let through: no other site may choose who somebody is.
+    Only for requests that `posted` has let through, or whose browser has begun it: no other site
+    may choose who somebody is. `by_page` is a page that leads on: a browser that comes from
+    another site sends no strict cookie where it is redirected to.
     """
-    token, wanted = token.strip(), _inside(wanted, pages.home)
+    token, wanted = token.strip(), inside(wanted, pages.home)
     authenticator: Authenticator = request.app.state.authenticator
     try:
         found = await authenticator.principal(token)
     except Problem as problem:
         if problem.status_code != 401:
             raise
-        return _form_again(pages, wanted, "No such token, or it has expired.")
+        return sign_in_form(request, pages, wanted, "No such token, or it has expired.")
     now_known(request, found)
     if not found.may(SCOPE):
-        return _form_again(pages, wanted, f"This token does not have the scope {SCOPE}.")
-    answer = RedirectResponse(wanted, 303)
+        wrong = f"This token does not have the scope {SCOPE}."
+        return sign_in_form(request, pages, wanted, wrong)
+    answer = pages.page(by_page, next=wanted) if by_page else RedirectResponse(wanted, 303)
     _begin_session(request, answer, token, found.name)
     return answer
 
@@ -170,8 +185,11 @@ def _signed_out(request: Request) -> Response:
     return answer
 
 
-def _form_again(pages: Pages, wanted: str, wrong: str) -> Response:
-    return pages.page("sign_in.html", 401, next=wanted, wrong=wrong)
+def sign_in_form(request: Request, pages: Pages, wanted: str, wrong: str = "") -> Response:
+    """Return the form, and why nobody is signed in yet."""
+    way, status = request.app.state.way_in.other_way, 401 if wrong else 200
+    values = {"next": inside(wanted, pages.home), "wrong": wrong, "other_way": way}
+    return pages.page("sign_in.html", status, **values)
 
 
 def _begin_session(request: Request, answer: Response, token: str, by: str) -> None:
@@ -183,7 +201,7 @@ def _begin_session(request: Request, answer: Response, token: str, by: str) -> N
         path=PREFIX,
         httponly=True,
         samesite="strict",
-        secure=_is_encrypted(request),
+        secure=is_encrypted(request),
     )
 
 
@@ -216,14 +234,14 @@ def _is_from_here(request: Request) -> bool:
     return bool(origin.netloc) and origin.netloc == request.headers.get("host", "")
 
 
-def _is_encrypted(request: Request) -> bool:
+def is_encrypted(request: Request) -> bool:
     """Return whether the browser's own connection is, whatever a proxy makes of it."""
-    return request.headers.get("origin", "").startswith("https://") or (
-        request.url.scheme == "https"
-    )
+    told: WayIn = request.app.state.way_in
+    origin = request.headers.get("origin", "")
+    return told.encrypted or origin.startswith("https://") or request.url.scheme == "https"
 
 
-def _inside(wanted: str, home: str) -> str:
+def inside(wanted: str, home: str) -> str:
     """Return the path of a page of ours: the form sends nobody elsewhere."""
     parts = urlsplit(wanted[:_LONGEST_PATH])
     ours = wanted.startswith(f"{PREFIX}/") and not parts.scheme and not parts.netloc

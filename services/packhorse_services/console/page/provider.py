@@ -1,0 +1,76 @@
+"""Signing in with an account at the identity provider, for a console that has one."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.responses import RedirectResponse
+
+from packhorse.runtime import audit
+from packhorse.runtime.pages.rendering import PREFIX
+from packhorse.runtime.pages.session import Next, is_encrypted, sign_in_form, signed_in
+from packhorse.runtime.problems import Problem
+from packhorse.runtime.validation import StrictRoute
+from packhorse_services.console.frame.rendering import PAGES
+from packhorse_services.console.parts import PROVIDER_DONE, PROVIDER_PAGE, of
+from packhorse_services.console.provider import (
+    IdentityProvider,
+    NotSignedIn,
+    ProviderAway,
+    Returned,
+)
+
+router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+
+_COOKIE = "packhorse_signing_in"
+_PATH = f"{PREFIX}/{PROVIDER_PAGE}"
+_Text = Annotated[str, Query(max_length=4_000)]
+
+
+@router.get(f"/{PROVIDER_PAGE}")
+async def begin(request: Request, wanted: Next = "") -> Response:
+    """Lead to the identity provider."""
+    try:
+        url, sealed = await _provider(request).begin(wanted)
+    except ProviderAway as error:
+        return sign_in_form(request, PAGES, wanted, str(error))
+    answer = RedirectResponse(url, 303)
+    # Lax, not strict: it is the provider's page that leads back.
+    secure = is_encrypted(request)
+    answer.set_cookie(
+        _COOKIE,
+        sealed,
+        600,
+        path=_PATH,
+        httponly=True,
+        samesite="lax",
+        secure=secure,
+    )
+    return answer
+
+
+@router.get(f"/{PROVIDER_DONE}")
+async def finish(
+    request: Request,
+    state: _Text = "",
+    code: _Text = "",
+    iss: _Text = "",
+    error: _Text = "",
+) -> Response:
+    """Sign in who comes back, if it is the browser that went."""
+    audit.change(request)
+    sealed, provider = request.cookies.get(_COOKIE, ""), _provider(request)
+    try:
+        token, wanted = await provider.finish(sealed, Returned(state, code, iss, error))
+    except (NotSignedIn, ProviderAway) as refusal:
+        answer = sign_in_form(request, PAGES, "", str(refusal))
+    else:
+        answer = await signed_in(request, PAGES, token, wanted, by_page="signed_in.html")
+    answer.delete_cookie(_COOKIE, path=_PATH, httponly=True, samesite="lax")
+    return answer
+
+
+def _provider(request: Request) -> IdentityProvider:
+    found = of(request).provider
+    if found is None:
+        raise Problem(404)
+    return found

@@ -1,0 +1,169 @@
+"""Signing in at an identity provider: OpenID Connect, authorization code with PKCE.
+
+The console gains no right by it: what comes back is the visitor's own access token, which every
+service verifies by itself. See docs/adr/0105-identity-provider.md.
+"""
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+from cryptography.fernet import Fernet, InvalidToken
+from oauthlib.oauth2 import OAuth2Error, WebApplicationClient
+
+from packhorse.errors import Permanent, Transient
+from packhorse.runtime.jwt_tokens import JwtVerifier
+
+_GOOD_S = 600
+"""How long somebody may take at the identity provider."""
+_TIMEOUT_S = 10.0
+_FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+
+
+class NotSignedIn(Permanent):
+    """The identity provider signs nobody in, or what came back is not what was asked for."""
+
+
+class ProviderAway(Transient):
+    """The identity provider does not answer; try again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """What the provider knows the console as, and what is asked of it besides."""
+
+    issuer: str
+    client_id: str
+    client_secret: str
+    redirect_uri: str
+    scopes: str
+    parameters: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """What the console has to know again when the visitor comes back."""
+
+    state: str
+    nonce: str
+    verifier: str
+    wanted: str
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What the browser brings back from the provider."""
+
+    state: str
+    code: str
+    issuer: str
+    error: str
+
+
+class IdentityProvider:
+    """One provider. What is under way is in the visitor's browser, sealed with a key of ours."""
+
+    def __init__(self, settings: ProviderSettings, id_tokens: JwtVerifier) -> None:
+        """`id_tokens` verifies tokens of the issuer for the client's id."""
+        self._settings, self._id_tokens = settings, id_tokens
+        self._seal = Fernet(Fernet.generate_key())
+        self._http = httpx.AsyncClient(timeout=_TIMEOUT_S)
+        self._known: Mapping[str, Any] = {}
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def begin(self, wanted: str) -> tuple[str, str]:
+        """Return where to send the browser, and what it has to bring back. Raises `ProviderAway`.
+
+        `wanted` is the page to go on to.
+        """
+        client = WebApplicationClient(self._settings.client_id)
+        begun = _Begun(
+            secrets.token_urlsafe(32),
+            secrets.token_urlsafe(32),
+            client.create_code_verifier(64),
+            wanted,
+        )
+        url = client.prepare_request_uri(
+            await self._endpoint("authorization_endpoint"),
+            redirect_uri=self._settings.redirect_uri,
+            scope=self._settings.scopes,
+            state=begun.state,
+            code_challenge=client.create_code_challenge(begun.verifier, "S256"),
+            code_challenge_method="S256",
+            nonce=begun.nonce,
+            **self._settings.parameters,
+        )
+        return str(url), self._seal.encrypt(json.dumps(asdict(begun)).encode()).decode()
+
+    async def finish(self, sealed: str, returned: Returned) -> tuple[str, str]:
+        """Return the visitor's access token, and the page that was wanted.
+
+        Raises `NotSignedIn`, `ProviderAway`, `KeysUnavailable`.
+        """
+        begun = self._opened(sealed)
+        if not secrets.compare_digest(begun.state.encode(), returned.state.encode()):
+            raise NotSignedIn("this browser did not begin to sign in, or began again; try again")
+        if returned.issuer not in ("", self._settings.issuer):
+            raise NotSignedIn("another identity provider has answered than was asked")
+        if returned.error or not returned.code:
+            raise NotSignedIn(f"the identity provider refuses: {returned.error or 'no code'}")
+        tokens = await self._exchanged(returned.code, begun.verifier)
+        claims = await self._id_tokens.claims(str(tokens.get("id_token", "")))
+        nonce = str((claims or {}).get("nonce", ""))
+        if not secrets.compare_digest(nonce.encode("utf-8", "replace"), begun.nonce.encode()):
+            raise NotSignedIn("the identity provider's answer is not for this sign-in; try again")
+        return str(tokens["access_token"]), begun.wanted
+
+    def _opened(self, sealed: str) -> _Begun:
+        try:
+            return _Begun(**json.loads(self._seal.decrypt(sealed.encode(), ttl=_GOOD_S)))
+        except InvalidToken:
+            raise NotSignedIn(
+                "this took too long, or began in another browser; try again"
+            ) from None
+
+    async def _exchanged(self, code: str, verifier: str) -> Mapping[str, Any]:
+        settings, url = self._settings, await self._endpoint("token_endpoint")
+        client = WebApplicationClient(settings.client_id)
+        more: dict[str, Any] = dict(settings.parameters)
+        body = client.prepare_request_body(
+            code, settings.redirect_uri, code_verifier=verifier, **more
+        )
+        names = (quote(settings.client_id, safe=""), quote(settings.client_secret, safe=""))
+        answer = await self._sent(
+            "POST", url, content=body, headers=_FORM, auth=names if settings.client_secret else None
+        )
+        try:
+            tokens: Mapping[str, Any] = client.parse_request_body_response(answer.text)
+        except (OAuth2Error, ValueError) as error:
+            raise NotSignedIn(f"the identity provider gives no token: {error}") from None
+        return tokens
+
+    async def _endpoint(self, name: str) -> str:
+        """Return an address of the provider, which says once what they are."""
+        if not self._known:
+            issuer = self._settings.issuer
+            url = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+            answer = await self._sent("GET", url)
+            try:
+                found = answer.json()
+            except ValueError:
+                raise ProviderAway(f"{url} does not say what the identity provider is") from None
+            if not isinstance(found, dict) or found.get("issuer") != issuer:
+                raise ProviderAway(f"{url} is not of the issuer {issuer}")
+            self._known = found
+        return str(self._known[name])
+
+    async def _sent(self, method: str, url: str, **more: Any) -> httpx.Response:
+        try:
+            return await self._http.request(method, url, **more)
+        except httpx.HTTPError as error:
+            kind = type(error).__name__
+            raise ProviderAway(f"the identity provider does not answer ({kind})") from None

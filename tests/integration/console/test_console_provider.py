@@ -1,0 +1,241 @@
+"""Signing in at an identity provider: with a real one, and with answers that an attacker forged."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import httpx
+import jwt
+import pytest
+from playwright.sync_api import expect
+
+from packhorse.runtime import audit
+from tests.harness.browser import chromium, tab
+from tests.harness.console import ConsoleSite, console_site, queue
+from tests.harness.identity_provider import SECRET, identity_provider, signs_in
+from tests.harness.waiting import eventually
+from tests.harness.written_publisher import WrittenPublisher, written_publisher
+from tests.unit.runtime.issuer import Issuer
+
+SETTINGS: dict[str, Any] = {
+    "jwt_audience": "packhorse",
+    "jwt_name_claim": "preferred_username",
+    "jwt_scopes_claim": "groups",
+    "jwt_scopes": {"annas": ["queues:read", "subscribers:operate"], "bens": ["content:read"]},
+    "oidc_client_id": "console",
+    "oidc_client_secret": SECRET,
+    "oidc_parameters": {"resource": "urn:packhorse"},
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _all_is_on_loopback() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OAUTHLIB_INSECURE_TRANSPORT", "1")
+        yield
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[ConsoleSite]:
+    with identity_provider() as issuer, provided(issuer, f"{issuer}/jwks") as served:
+        yield served
+
+
+@contextmanager
+def provided(issuer: str, jwks_url: str) -> Iterator[ConsoleSite]:
+    with console_site(jwt_issuer=issuer, jwks_url=jwks_url, **SETTINGS) as served:
+        served.publisher.shows(queue("sub1"))
+        yield served
+
+
+@contextmanager
+def browser() -> Iterator[httpx.Client]:
+    with httpx.Client(timeout=120) as opened:
+        yield opened
+
+
+def begun(opened: httpx.Client, site: ConsoleSite, wanted: str = "/pages/overview?find=sub") -> str:
+    """Follow the link of the form, and return where it leads."""
+    link = f"{site.url}/pages/sign-in/provider"
+    return opened.get(link, params={"next": wanted}).headers["location"]
+
+
+def test_an_account_signs_in_and_acts_under_its_own_name(
+    site: ConsoleSite, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, audit.LOGGER)
+    with browser() as opened:
+        form = opened.get(f"{site.url}/pages/sign-in?next=/pages/overview?find=sub")
+        assert 'href="/pages/sign-in/provider?next=/pages/overview%3Ffind%3Dsub"' in form.text
+        back = signs_in(opened, begun(opened, site), "anna").headers["location"]
+        done = opened.get(back)
+        assert 'content="0; url=/pages/overview?find=sub"' in done.text
+        assert "SameSite=strict" in done.headers["set-cookie"]
+        page = opened.get(f"{site.url}/pages/overview")
+        assert 'data-queue="sub1"' in page.text
+        assert ">anna<" in page.text, "not the subject, which says nothing"
+        again = opened.get(back)
+        assert again.status_code == 401, "what came back is good once"
+    with browser() as other:
+        assert other.get(back).status_code == 401, "and in the browser that began"
+    sent = {token for _, path, token, _ in site.publisher.requested if path == "/queues"}
+    [claims] = [jwt.decode(one.split()[1], options={"verify_signature": False}) for one in sent]
+    assert (claims["preferred_username"], claims["aud"]) == ("anna", "packhorse")
+    lines = eventually(lambda: signed_in_lines(caplog), what="the line of signing in")
+    assert lines
+    assert (lines[0]["caller"], lines[0]["outcome"]) == ("anna", "DONE")
+
+
+def signed_in_lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    lines = [vars(one) for one in caplog.records if one.name == audit.LOGGER]
+    return [one for one in lines if one["object"] == "/pages/sign-in/provider/done"]
+
+
+def test_an_account_without_the_scope_is_told_so(site: ConsoleSite) -> None:
+    with browser() as opened:
+        back = signs_in(opened, begun(opened, site), "ben").headers["location"]
+        answer = opened.get(back)
+    assert answer.status_code == 401
+    assert "does not have the scope queues:read" in answer.text
+    assert "packhorse_overview" not in answer.headers["set-cookie"]
+
+
+@pytest.mark.parametrize("wanted", ["//evil.example", "https://evil.example", "/pages\\evil", "/x"])
+def test_it_leads_to_no_other_site(site: ConsoleSite, wanted: str) -> None:
+    with browser() as opened:
+        back = signs_in(opened, begun(opened, site, wanted), "anna").headers["location"]
+        assert 'content="0; url=/pages/overview"' in opened.get(back).text
+
+
+def test_a_browser_comes_back_from_the_other_site_signed_in(site: ConsoleSite) -> None:
+    """A strict cookie is not sent where another site leads to, so a page of ours leads on."""
+    with chromium() as started, tab(started) as opened:
+        page = opened.page
+        page.goto(f"{site.url}/pages/overview?find=sub")
+        page.get_by_role("link", name="Sign in with your account").click()
+        page.fill("[name=login]", "anna")
+        page.fill("[name=password]", "any")
+        page.locator("[type=submit]").click()
+        page.locator("[type=submit]").click()
+        expect(page.locator("h1")).to_have_text("Overview")
+        assert page.url == f"{site.url}/pages/overview?find=sub"
+        assert [one["sameSite"] for one in page.context.cookies(f"{site.url}/pages")] == ["Strict"]
+        page.get_by_role("button", name="Sign out").click()
+        expect(page.locator("h1")).to_have_text("Sign in")
+        # The provider's own pages load fonts from elsewhere, and have no icon.
+        assert not [one for one in opened.complaints if "Failed to load resource" not in one]
+
+
+@dataclass
+class Forger:
+    """A provider whose answers the test forges; `asked` is what the browser was sent with."""
+
+    site: ConsoleSite
+    provider: WrittenPublisher
+    keys: Issuer
+    browser: httpx.Client
+    asked: dict[str, str]
+
+    def claims(self, **other: Any) -> dict[str, Any]:
+        own = {"iss": self.provider.url, "aud": "console", "nonce": self.asked["nonce"]}
+        return {**own, **other}
+
+    def returns(self, id_token: str | None = None, **query: str) -> httpx.Response:
+        """Come back with a code, for which the provider gives this token."""
+        access = self.claims(aud="packhorse", preferred_username="anna", groups=["annas"])
+        tokens = {"access_token": self.keys.token(**access), "token_type": "Bearer"}
+        tokens["id_token"] = self.keys.token(**self.claims()) if id_token is None else id_token
+        self.provider.answers["POST /token"] = tokens
+        given = {"state": self.asked["state"], "code": "c1", **query}
+        return self.browser.get(f"{self.site.url}/pages/sign-in/provider/done?{urlencode(given)}")
+
+
+@pytest.fixture(scope="module")
+def forged() -> Iterator[tuple[ConsoleSite, WrittenPublisher, Issuer]]:
+    with written_publisher() as provider, provided(provider.url, f"{provider.url}/jwks") as site:
+        keys = Issuer()
+        provider.answers["GET /jwks"] = keys.jwks()
+        provider.answers["GET /.well-known/openid-configuration"] = {
+            "issuer": provider.url,
+            "authorization_endpoint": f"{provider.url}/auth",
+            "token_endpoint": f"{provider.url}/token",
+        }
+        yield site, provider, keys
+
+
+@pytest.fixture
+def forger(forged: tuple[ConsoleSite, WrittenPublisher, Issuer]) -> Iterator[Forger]:
+    with browser() as opened:
+        asked = dict(parse_qsl(urlsplit(begun(opened, forged[0])).query))
+        yield Forger(*forged, opened, asked)
+
+
+def test_the_code_is_asked_for_and_exchanged_as_it_should_be(forger: Forger) -> None:
+    assert forger.asked["code_challenge_method"] == "S256"
+    assert forger.asked["response_type"] == "code"
+    assert forger.returns(iss=forger.provider.url).status_code == 200
+    [sent] = [body for method, _, _, body in forger.provider.requested if method == "POST"][-1:]
+    assert sent["code_verifier"] not in forger.asked.values()
+    assert (sent["code"], sent["grant_type"]) == ("c1", "authorization_code")
+
+
+FORGERIES: dict[str, Callable[[Forger], str]] = {
+    "another sign-in's nonce": lambda one: one.keys.token(**one.claims(nonce="other")),
+    "no nonce": lambda one: one.keys.token(**one.claims(nonce=None)),
+    "another client's": lambda one: one.keys.token(**one.claims(aud="other")),
+    "an access token": lambda one: one.keys.token(**one.claims(aud="packhorse")),
+    "another issuer's": lambda one: one.keys.token(**one.claims(iss="https://evil.example")),
+    "expired": lambda one: one.keys.token(**one.claims(exp=1)),
+    "another key": lambda one: Issuer().token(**one.claims()),
+    "alg none": lambda one: jwt.encode(
+        {**one.claims(), "sub": "x", "exp": 2**40}, None, "none", headers={"kid": "rsa"}
+    ),
+    "none at all": lambda _: "",
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_forged_identity_signs_nobody_in(forger: Forger, forgery: str) -> None:
+    answer = forger.returns(FORGERIES[forgery](forger))
+    assert answer.status_code == 401
+    assert "packhorse_overview" not in answer.headers["set-cookie"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"state": "other"},
+        {"state": ""},
+        {"state": "é"},
+        {"code": ""},
+        {"iss": "https://evil.example"},
+        {"error": "<script>alert(1)</script>"},
+    ],
+)
+def test_a_forged_way_back_signs_nobody_in(forger: Forger, query: dict[str, str]) -> None:
+    exchanged = len(forger.provider.requested)
+    answer = forger.returns(**query)
+    assert answer.status_code == 401
+    assert "<script>" not in answer.text.partition("<main")[2]
+    assert len(forger.provider.requested) == exchanged, "no code is spent"
+
+
+def test_a_planted_session_or_sign_in_is_not_taken_over(forger: Forger) -> None:
+    """What another browser began, or a cookie that nobody sealed, is worth nothing here."""
+    for planted in ("guessed", "", "gAAAA"):
+        forger.browser.cookies.clear()
+        forger.browser.cookies.set("packhorse_signing_in", planted)
+        assert forger.returns().status_code == 401
+
+
+def test_a_provider_that_refuses_or_is_away_is_said_to(forger: Forger) -> None:
+    forger.provider.answers["POST /token"] = {"error": "invalid_grant"}
+    query = urlencode({"state": forger.asked["state"], "code": "c1"})
+    answer = forger.browser.get(f"{forger.site.url}/pages/sign-in/provider/done?{query}")
+    assert (answer.status_code, "gives no token" in answer.text) == (401, True)
+    with provided("http://127.0.0.1:1", "http://127.0.0.1:1") as lonely:
+        answer = httpx.get(f"{lonely.url}/pages/sign-in/provider", timeout=120)
+    assert "the identity provider does not answer" in answer.text

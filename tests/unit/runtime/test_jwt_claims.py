@@ -1,0 +1,36 @@
+"""Claims of JWTs that are mapped to names and scopes by configuration."""
+
+from typing import Any
+
+import pytest
+
+from packhorse.runtime.jwt_claims import ClaimReading
+
+
+@pytest.mark.parametrize(
+    ("claims", "expected"),
+    [
+        ({"who": "anna", "groups": ["ops", "x"]}, ("anna", {"queues:read", "queues:clear"})),
+        ({"who": "anna", "groups": "ops web"}, ("anna", {"queues:read", "queues:clear"})),
+        ({"who": "anna", "groups": ["admin", "queues:read"]}, ("anna", set())),
+        ({"who": "anna", "groups": {"ops": True}, "scope": "admin"}, ("anna", set())),
+        ({"who": "", "groups": ["ops"]}, None),
+        ({"sub": "anna", "groups": ["ops"]}, None),
+        ({"who": ["anna"]}, None),
+    ],
+)
+def test_words_of_a_claim_allow_what_is_configured(claims: Any, expected: Any) -> None:
+    granted = {"ops": {"queues:read", "queues:clear"}}
+    found = ClaimReading("who", "groups", granted).principal(claims)
+    assert (found and (found.name, found.scopes)) == expected
+
+
+@pytest.mark.parametrize(
+    "claims", [{"a.b": ["web"]}, {"a": {"b": ["web"]}}, {"a": {"b": "web"}, "a.b": ["web"]}]
+)
+def test_a_claim_is_named_as_it_is_or_by_its_path(claims: Any) -> None:
+    found = ClaimReading(scopes="a.b", granted={"web": {"distribute"}}).principal(
+        {"sub": "anna", **claims}
+    )
+    assert found is not None
+    assert found.scopes == {"distribute"}
