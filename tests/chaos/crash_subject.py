@@ -13,6 +13,7 @@ from packhorse.db.metadata import BOOKKEEPER, IMPORTER
 from packhorse.db.roles import act_as
 from packhorse.messaging.open import open_journal
 from packhorse.packages.apply import apply
+from packhorse.packages.path_filter import PathFilter
 from packhorse_services.subscriber.announce.statuses import record_statuses
 from packhorse_services.subscriber.commands.clear_commands import PendingClear
 from packhorse_services.subscriber.importing import importer
@@ -23,6 +24,7 @@ from packhorse_services.subscriber.journal.position import Position
 from tests.harness.subscriber import Worker
 
 COMMAND = "clear-in-crash"
+FILTER = PathFilter(exclude=("/content/private", "/content/deep/private"))
 
 
 def commit_in_two(
@@ -45,7 +47,9 @@ def main(database: str, journal_url: str, blobs_url: str, clear_up_to: str, *how
     if how == ("broken",):
         importer.Importer.commit = commit_in_two  # type: ignore[method-assign]
     journal, blobs = open_journal(journal_url, client_name="crash"), open_blobs(blobs_url)
-    worker = Worker(database, journal, blobs, policy=RetryPolicy(1, 0.0, 0.0))
+    worker = Worker(
+        *(database, journal, blobs), policy=RetryPolicy(1, 0.0, 0.0), path_filter=FILTER
+    )
     session = worker.begin()
     pending = PendingClear(int(clear_up_to), COMMAND)
     worker.clears.add(worker.agent, session.position.journal_id, pending)

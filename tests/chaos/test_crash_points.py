@@ -19,9 +19,9 @@ from packhorse.content.node import Node
 from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import Status
 from tests.chaos import ledger
-from tests.chaos.crash_subject import COMMAND
+from tests.chaos.crash_subject import COMMAND, FILTER
 from tests.harness.feed import Feed, page
-from tests.harness.fold import fold
+from tests.harness.fold import filtered, fold
 from tests.harness.noise import noise
 from tests.harness.postgres import Databases
 from tests.harness.subscriber import content_of, rows_of
@@ -65,32 +65,44 @@ class Crashes:
         """R8: content and offset belong together, whatever was being done."""
         rows = rows_of(url, "SELECT log_offset FROM bookkeeping.position")
         offset = rows[0][0] if rows else -1
-        expected = fold(self.feed.records(), self.feed.blobs, removed=self.removed, up_to=offset)
-        assert content_of(url) == expected, f"the content is not that of offset {offset}"
+        self._check_content(url, offset)
 
     def check_after_restart(self, url: str) -> None:
         """The second run ends where an undisturbed one ends, and did nothing twice."""
         subprocess.run(self.subject(url), check=True, capture_output=True)
-        expected = fold(self.feed.records(), self.feed.blobs, removed=self.removed)
-        assert content_of(url) == expected
+        self._check_content(url, None)
         writes = ledger.writes(url)
         assert set(writes.values()) <= {1}, f"imported twice: {writes}"
 
+    def _check_content(self, url: str, up_to: int | None) -> None:
+        """R35: what the subject's filter takes is the fold's, and there is nothing else."""
+        expected = fold(self.feed.records(), self.feed.blobs, removed=self.removed, up_to=up_to)
+        found = content_of(url)
+        wanted = filtered(expected, FILTER)
+        assert filtered(found, FILTER) == wanted, f"the content is not that of offset {up_to}"
+        assert all(map(FILTER.holds, found)), "what is left out was written"
+
 
 def _feed(feed: Feed) -> Crashes:
-    """Append one package of each kind: cleared, plain, deep, bad, by reference, delete."""
+    """Append one package of each kind.
+
+    Cleared, plain, left out, deep and taken in part, bad, by reference, delete.
+    """
     feed.producer = "author"
     cleared = feed.add(page(f"{ledger.ONCE}cleared"))
     first = feed.add(page(f"{ledger.ONCE}1"), page("/content/shared/1", 1))
     feed.add(page("/content/deep"), page("/content/deep/a"), deep=["/content/deep"])
-    feed.add(page("/content/deep"), page("/content/deep/b"), deep=["/content/deep"])
+    skipped = feed.add(page("/content/private/1"))
+    deep = (page("/content/deep"), page("/content/deep/b"), page("/content/deep/private/c"))
+    feed.add(*deep, deep=["/content/deep"])
     bad = feed.bad()
     big = noise()
     stored = feed.add(page(f"{ledger.ONCE}2", text=big), Node("/content/shared/1", "page"))
     kept = [feed.add(page(f"{ledger.ONCE}{number}")) for number in range(3, 9)]
     deleted = feed.delete("/content/deep")
     imported = (first, stored, *kept, deleted)
-    expected = dict.fromkeys(imported, Status.IMPORTED) | {bad: Status.REMOVED_FAILED}
+    expected = dict.fromkeys(imported, Status.IMPORTED)
+    expected |= {bad: Status.REMOVED_FAILED, skipped: Status.SKIPPED}
     return Crashes(None, "", feed, Path(), cleared, {bad, cleared}, expected)  # type: ignore[arg-type]
 
 
