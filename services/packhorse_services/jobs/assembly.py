@@ -1,5 +1,6 @@
 """Makes the parts of a jobs service from its settings."""
 
+from packhorse.app.watching import ContentWatches
 from packhorse.clock import SystemClock
 from packhorse.db.pool import SharedPool
 from packhorse.jobs.channels import EVENTS
@@ -10,6 +11,8 @@ from packhorse.jobs.ledger.gauges import Gauges
 from packhorse.runtime.auth import Authenticator
 from packhorse.topology.own_cluster import InstanceProperties, join
 from packhorse_services.jobs.app import JobsService, jobs_service
+from packhorse_services.jobs.hooks.delivery import add_deliveries
+from packhorse_services.jobs.hooks.hook import queue_of, watch_of
 from packhorse_services.jobs.housekeeping import QUEUE, SCHEDULES, consumers_of
 from packhorse_services.jobs.http.event_feed import JobEventHub
 from packhorse_services.jobs.http.parts import JobsServices
@@ -29,11 +32,14 @@ def assemble(settings: Settings, authenticator: Authenticator) -> JobsService:
     pool = SharedPool(url, "jobs")
     share = pool.share(_CONNECTIONS)
     hub = JobEventHub(share.connection, max_streams=settings.event_streams)
+    consumers = consumers_of(share.connection, cluster.discovery)
+    add_deliveries(consumers, settings.hooks)
+    watches = [watch_of(name, hook) for name, hook in settings.hooks.items()]
     host = open_jobs(
         url,
         cluster,
-        consumers=consumers_of(share.connection, cluster.discovery),
-        declared=Declared([QUEUE], SCHEDULES),
+        consumers=consumers,
+        declared=Declared([QUEUE, *map(queue_of, settings.hooks)], SCHEDULES),
         pool=pool,
     )
     host.hints.on(EVENTS, hub.hear)
@@ -44,5 +50,6 @@ def assemble(settings: Settings, authenticator: Authenticator) -> JobsService:
         discovery=cluster.discovery,
         clock=SystemClock(),
     )
-    components = (pool, cluster, host, hub, Gauges(share.connection))
+    watching = ContentWatches(share.connection, watches)
+    components = (pool, watching, cluster, host, hub, Gauges(share.connection))
     return jobs_service(parts, authenticator, components=components, docs=settings.docs)

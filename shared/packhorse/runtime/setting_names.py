@@ -50,6 +50,8 @@ SETTING_NAMES = frozenset(
         "EXCLUDE",
         "GROUP_BYTES",
         "GROUP_PACKAGES",
+        "HOOKS",
+        "HOOKS_FILE",
         "HOST",
         "IDEMPOTENCY_HOURS",
         "IDLE_IN_TRANSACTION_S",

@@ -1,0 +1,1 @@
+"""Hooks: each change of watched content is told to somebody over HTTP, signed (ADR 0101)."""

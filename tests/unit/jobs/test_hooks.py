@@ -1,0 +1,92 @@
+"""Messages of hooks, and what an operator may say of one (ADR 0101)."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from packhorse.jobs.job import Job, JobState
+from packhorse_services.jobs.hooks.hook import Hook, key_of
+from packhorse_services.jobs.hooks.message import body_of, headers_of, id_of, retry_after
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+OTHER = "whsec_" + "b3RoZXIgb25l" * 3
+SAYS = {"change": "added", "watch": "w", "subscriber": "sub1", "paths": ["/a"], "deep_paths": []}
+
+
+def job(number: int = 1, **properties: object) -> Job:
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    return Job(
+        number=number,
+        topic="packhorse/hooks/cdn",
+        id=None,
+        queue="hooks.cdn",
+        priority=0,
+        state=JobState.ACTIVE,
+        properties={**SAYS, **properties},
+        application="",
+        created_at=now,
+        ready_at=now,
+        attempts=1,
+        max_retries=1,
+    )
+
+
+def test_the_signature_is_that_of_the_standard() -> None:
+    keys = [key_of(SecretStr(SECRET)), key_of(SecretStr(OTHER))]
+    body = b'{"test": 2432232314}'
+    headers = headers_of("msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330, body, keys)
+    own, other = headers["webhook-signature"].split(" ")
+    assert own == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+    assert other.startswith("v1,")
+    assert (headers["webhook-timestamp"], other == own) == ("1614265330", False)
+
+
+def test_a_message_is_the_same_for_each_attempt_and_no_other_jobs() -> None:
+    first = job()
+    assert (id_of(first), body_of(first)) == (id_of(job()), body_of(job()))
+    others = [job(2), job(subscriber="sub2")]
+    assert len({id_of(one) for one in (first, *others)}) == 3
+    message = json.loads(body_of(first))
+    assert (message["type"], message["timestamp"]) == ("content.added", "2026-01-02T00:00:00+00:00")
+    assert message["data"] == {"subscriber": "sub1", "paths": ["/a"], "deep_paths": []}
+
+
+def test_how_long_a_receiver_may_let_us_wait() -> None:
+    asked = ["5", "99999", "9" * 5000, "-1", "x", "Wed, 21 Oct 2026 07:28:00 GMT"]
+    assert [retry_after({"retry-after": one}, 3600) for one in asked] == [5, 3600, *[None] * 4]
+    assert retry_after({}, 3600) is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"url": "ftp://cdn"},
+        {"url": "/purge"},
+        {"url": "https://"},
+        {"url": "https://us:hidden@cdn"},
+        {"url": "http://cdn:hidden"},
+        {"secrets": []},
+        {"secrets": ["hidden"]},
+        {"secrets": ["whsec_hidden!"]},
+        {"secrets": [SECRET[:20]]},
+        {"secrets": [OTHER + "A"]},
+        {"paths": ["a"]},
+        {"paths": []},
+        {"timeout_s": 0},
+        {"header": "hidden"},
+    ],
+)
+def test_what_is_wrong_is_refused_without_a_secret(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Hook.model_validate({"url": "https://cdn", "secrets": [SECRET], **wrong})
+    assert "hidden" not in str(refused.value)
+    assert SECRET not in str(refused.value)
+
+
+def test_a_hook_does_not_show_its_secrets_nor_its_address() -> None:
+    hook = Hook.model_validate({"url": "https://cdn/hidden", "secrets": [SECRET]})
+    assert hook.paths == ("/",)
+    assert "hidden" not in repr(hook)
+    assert SECRET not in repr(hook)
