@@ -4,8 +4,11 @@ The console gains no right by it: what comes back is the visitor's own access to
 service verifies by itself. See docs/adr/0105-identity-provider.md.
 """
 
+import asyncio
 import json
+import logging
 import secrets
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -18,9 +21,13 @@ from oauthlib.oauth2 import OAuth2Error, WebApplicationClient
 from packhorse.errors import Permanent, Transient
 from packhorse.runtime.jwt_tokens import JwtVerifier
 
+logger = logging.getLogger(__name__)
+
 _GOOD_S = 600
 """How long somebody may take at the identity provider."""
 _TIMEOUT_S = 10.0
+_RENEWED_AFTER = 0.8
+"""Of an access token's life."""
 _FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
 
 
@@ -64,6 +71,35 @@ class Returned:
     error: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Tokens:
+    """`refresh` is empty where the access token can't be renewed, at `due_at` by a steady clock."""
+
+    access: str
+    refresh: str = ""
+    due_at: float = 0.0
+
+
+class RenewedToken:
+    """A visitor's access token, renewed before it ends for as long as the provider lets it."""
+
+    def __init__(self, provider: "IdentityProvider", tokens: _Tokens) -> None:
+        self._provider, self._tokens = provider, tokens
+        self._renewing = asyncio.Lock()
+
+    async def current(self) -> str:
+        """Return the token; empty once the provider refuses another one. Raises nothing."""
+        async with self._renewing:
+            if self._tokens.refresh and time.monotonic() >= self._tokens.due_at:
+                try:
+                    self._tokens = await self._provider.renewed(self._tokens)
+                except NotSignedIn:
+                    self._tokens = _Tokens("")
+                except ProviderAway as error:
+                    logger.warning("a token can't be renewed now", extra={"error": str(error)})
+        return self._tokens.access
+
+
 class IdentityProvider:
     """One provider. What is under way is in the visitor's browser, sealed with a key of ours."""
 
@@ -102,7 +138,7 @@ class IdentityProvider:
         )
         return str(url), self._seal.encrypt(json.dumps(asdict(begun)).encode()).decode()
 
-    async def finish(self, sealed: str, returned: Returned) -> tuple[str, str]:
+    async def finish(self, sealed: str, returned: Returned) -> tuple[RenewedToken, str]:
         """Return the visitor's access token, and the page that was wanted.
 
         Raises `NotSignedIn`, `ProviderAway`, `KeysUnavailable`.
@@ -119,7 +155,7 @@ class IdentityProvider:
         nonce = str((claims or {}).get("nonce", ""))
         if not secrets.compare_digest(nonce.encode("utf-8", "replace"), begun.nonce.encode()):
             raise NotSignedIn("the identity provider's answer is not for this sign-in; try again")
-        return str(tokens["access_token"]), begun.wanted
+        return RenewedToken(self, _tokens_of(tokens)), begun.wanted
 
     def _opened(self, sealed: str) -> _Begun:
         try:
@@ -129,13 +165,22 @@ class IdentityProvider:
                 "this took too long, or began in another browser; try again"
             ) from None
 
+    async def renewed(self, tokens: _Tokens) -> _Tokens:
+        """Return the tokens that follow. Raises `NotSignedIn`, `ProviderAway`."""
+        client = WebApplicationClient(self._settings.client_id)
+        more: dict[str, Any] = dict(self._settings.parameters)
+        body = client.prepare_refresh_body(refresh_token=tokens.refresh, **more)
+        return _tokens_of({"refresh_token": tokens.refresh, **await self._given(client, body)})
+
     async def _exchanged(self, code: str, verifier: str) -> Mapping[str, Any]:
+        client = WebApplicationClient(self._settings.client_id)
+        more: dict[str, Any] = dict(self._settings.parameters)
+        uri = self._settings.redirect_uri
+        body = client.prepare_request_body(code, uri, code_verifier=verifier, **more)
+        return await self._given(client, body)
+
+    async def _given(self, client: WebApplicationClient, body: str) -> Mapping[str, Any]:
         settings, url = self._settings, await self._endpoint("token_endpoint")
-        client = WebApplicationClient(settings.client_id)
-        more: dict[str, Any] = dict(settings.parameters)
-        body = client.prepare_request_body(
-            code, settings.redirect_uri, code_verifier=verifier, **more
-        )
         names = (quote(settings.client_id, safe=""), quote(settings.client_secret, safe=""))
         answer = await self._sent(
             "POST", url, content=body, headers=_FORM, auth=names if settings.client_secret else None
@@ -159,6 +204,8 @@ class IdentityProvider:
             if not isinstance(found, dict) or found.get("issuer") != issuer:
                 raise ProviderAway(f"{url} is not of the issuer {issuer}")
             self._known = found
+        if name not in self._known:
+            raise ProviderAway(f"the identity provider has no {name}")
         return str(self._known[name])
 
     async def _sent(self, method: str, url: str, **more: Any) -> httpx.Response:
@@ -167,3 +214,9 @@ class IdentityProvider:
         except httpx.HTTPError as error:
             kind = type(error).__name__
             raise ProviderAway(f"the identity provider does not answer ({kind})") from None
+
+
+def _tokens_of(given: Mapping[str, Any]) -> _Tokens:
+    lives_s = float(given.get("expires_in") or 0)
+    due_at = time.monotonic() + lives_s * _RENEWED_AFTER
+    return _Tokens(str(given["access_token"]), str(given.get("refresh_token", "")), due_at)

@@ -16,11 +16,12 @@ const provider = new Provider(issuer, {
     client_id: "console",
     client_secret: "a secret: with %",
     redirect_uris: ["http://127.0.0.1/any"],
-    grant_types: ["authorization_code"],
+    grant_types: ["authorization_code", "refresh_token"],
   }],
   pkce: { required: () => true },
-  findAccount: (_context, id) => ({ accountId: id, claims: () => ({ sub: `no-name-${id}` }) }),
+  findAccount: (_context, id) => locked.has(id) ? undefined : ({ accountId: id, claims: () => ({ sub: `no-name-${id}` }) }),
   extraTokenClaims: (_context, token) => said(token.accountId),
+  issueRefreshToken: async () => true,
   features: {
     devInteractions: { enabled: true },
     resourceIndicators: {
@@ -29,7 +30,7 @@ const provider = new Provider(issuer, {
         scope: "",
         audience: "packhorse",
         accessTokenFormat: "jwt",
-        accessTokenTTL: 300,
+        accessTokenTTL: 2,
       }),
       useGrantedResource: () => true,
     },
@@ -39,5 +40,13 @@ const provider = new Provider(issuer, {
 // The console has another port in each test.
 provider.Client.prototype.redirectUriAllowed = (uri) =>
   new URL(uri).pathname === "/pages/sign-in/provider/done";
-server.on("request", provider.callback());
+// What lets tokens be renewed ends when it is asked to: an administrator has locked the account.
+const locked = new Set();
+const answers = provider.callback();
+server.on("request", (request, answer) => {
+  const [, account] = request.url.match(/^\/lock\/(\w+)$/) ?? [];
+  if (account === undefined) return answers(request, answer);
+  locked.add(account);
+  return answer.end();
+});
 console.log(issuer);

@@ -24,7 +24,11 @@ SETTINGS: dict[str, Any] = {
     "jwt_audience": "packhorse",
     "jwt_name_claim": "preferred_username",
     "jwt_scopes_claim": "groups",
-    "jwt_scopes": {"annas": ["queues:read", "subscribers:operate"], "bens": ["content:read"]},
+    "jwt_scopes": {
+        "annas": ["queues:read", "distribute"],
+        "bens": ["content:read"],
+        "rosas": ["queues:read"],
+    },
     "oidc_client_id": "console",
     "oidc_client_secret": SECRET,
     "oidc_parameters": {"resource": "urn:packhorse"},
@@ -39,8 +43,14 @@ def _all_is_on_loopback() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[ConsoleSite]:
-    with identity_provider() as issuer, provided(issuer, f"{issuer}/jwks") as served:
+def issuer() -> Iterator[str]:
+    with identity_provider() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def site(issuer: str) -> Iterator[ConsoleSite]:
+    with provided(issuer, f"{issuer}/jwks") as served:
         yield served
 
 
@@ -81,12 +91,30 @@ def test_an_account_signs_in_and_acts_under_its_own_name(
         assert again.status_code == 401, "what came back is good once"
     with browser() as other:
         assert other.get(back).status_code == 401, "and in the browser that began"
-    sent = {token for _, path, token, _ in site.publisher.requested if path == "/queues"}
-    [claims] = [jwt.decode(one.split()[1], options={"verify_signature": False}) for one in sent]
+    claims = next(
+        jwt.decode((token or "").split()[1], options={"verify_signature": False})
+        for _, path, token, _ in site.publisher.requested
+        if path == "/queues"
+    )
     assert (claims["preferred_username"], claims["aud"]) == ("anna", "packhorse")
     lines = eventually(lambda: signed_in_lines(caplog), what="the line of signing in")
     assert lines
     assert (lines[0]["caller"], lines[0]["outcome"]) == ("anna", "DONE")
+
+
+def test_a_token_is_renewed_until_the_provider_refuses(site: ConsoleSite, issuer: str) -> None:
+    with browser() as opened:
+        opened.get(signs_in(opened, begun(opened, site), "rosa").headers["location"])
+        site.publisher.requested.clear()
+
+        def tokens() -> set[str | None]:
+            opened.get(f"{site.url}/pages/overview")
+            return {token for _, _, token, _ in site.publisher.requested}
+
+        eventually(lambda: len(tokens()) >= 2, what="another token is sent")
+        httpx.post(f"{issuer}/lock/rosa")
+        part = f"{site.url}/pages/overview/content"
+        eventually(lambda: opened.get(part).status_code == 401, what="the session is over")
 
 
 def signed_in_lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:

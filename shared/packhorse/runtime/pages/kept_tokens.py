@@ -8,6 +8,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from packhorse.clock import Clock, SystemClock
 
@@ -22,9 +23,18 @@ class TokenLimits:
     most: int
 
 
+class TokenSource(Protocol):
+    """A token that is another one after some time."""
+
+    async def current(self) -> str:
+        """Return the token as it is now; empty once there is none any more."""
+        ...
+
+
 @dataclass(slots=True)
 class _Kept:
     token: str
+    source: TokenSource | None
     by: str
     ends_at: float
     idle_at: float
@@ -43,12 +53,12 @@ class KeptTokens:
         self._limits, self._clock, self._on_end = limits, clock or SystemClock(), on_end
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
-    def keep(self, token: str, by: str) -> str:
-        """Return a new key for a caller's token."""
+    def keep(self, token: str, by: str, source: TokenSource | None = None) -> str:
+        """Return a new key for a caller's token; `source` says what it becomes."""
         now, limits = self._clock.monotonic(), self._limits
         self._make_room(by, now)
         key = secrets.token_urlsafe(32)
-        kept = _Kept(token, by, now + limits.longest_s, now + limits.idle_s)
+        kept = _Kept(token, source, by, now + limits.longest_s, now + limits.idle_s)
         self._kept[_digest(key)] = kept
         return key
 
@@ -60,6 +70,12 @@ class KeptTokens:
         if used:
             kept.idle_at = now + self._limits.idle_s
         return kept.token
+
+    async def renew(self, key: str) -> None:
+        """Let the token of a key be what its source says now."""
+        kept = self._kept.get(_digest(key))
+        if kept is not None and kept.source is not None and self.token(key):
+            kept.token = await kept.source.current()
 
     def take(self, key: str) -> str:
         """Return the token of a key, and forget the key; empty for one that is not good."""

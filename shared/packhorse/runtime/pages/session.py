@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from starlette.responses import RedirectResponse
 
 from packhorse.runtime.auth import Authenticator, Principal, TokenScope, now_known
-from packhorse.runtime.pages.kept_tokens import KeptTokens, TokenLimits
+from packhorse.runtime.pages.kept_tokens import KeptTokens, TokenLimits, TokenSource
 from packhorse.runtime.pages.rendering import PREFIX, Pages, tagged
 from packhorse.runtime.problems import Problem
 from packhorse.runtime.request_body import allow_body
@@ -64,6 +64,7 @@ async def visitor(request: Request) -> Principal:
     A part asks again and again by itself, so it leaves a session as idle as it is.
     """
     authenticator: Authenticator = request.app.state.authenticator
+    await _sessions(request).renew(_key(request))
     try:
         found = await authenticator.principal(token_of(request))
     except Problem as problem:
@@ -152,7 +153,7 @@ def _session_router(pages: Pages) -> APIRouter:
 
 
 async def signed_in(
-    request: Request, pages: Pages, token: str, wanted: str = "", *, by_page: str = ""
+    request: Request, pages: Pages, token: str | TokenSource, wanted: str = "", by_page: str = ""
 ) -> Response:
     """Return the way to the page `wanted` with a new session, or the form again.
 
@@ -160,7 +161,9 @@ async def signed_in(
     may choose who somebody is. `by_page` is a page that leads on: a browser that comes from
     another site sends no strict cookie where it is redirected to.
     """
-    token, wanted = token.strip(), inside(wanted, pages.home)
+    source = None if isinstance(token, str) else token
+    token = token.strip() if isinstance(token, str) else await token.current()
+    wanted = inside(wanted, pages.home)
     authenticator: Authenticator = request.app.state.authenticator
     try:
         found = await authenticator.principal(token)
@@ -173,7 +176,8 @@ async def signed_in(
         wrong = f"This token does not have the scope {SCOPE}."
         return sign_in_form(request, pages, wanted, wrong)
     answer = pages.page(by_page, next=wanted) if by_page else RedirectResponse(wanted, 303)
-    _begin_session(request, answer, token, found.name)
+    key = _sessions(request).keep(token, found.name, source)
+    _begin_session(request, answer, key)
     return answer
 
 
@@ -192,12 +196,12 @@ def sign_in_form(request: Request, pages: Pages, wanted: str, wrong: str = "") -
     return pages.page("sign_in.html", status, **values)
 
 
-def _begin_session(request: Request, answer: Response, token: str, by: str) -> None:
+def _begin_session(request: Request, answer: Response, key: str) -> None:
     """Give the browser a key that nobody knew before, and end the session that it had."""
     _sessions(request).forget(_key(request))
     answer.set_cookie(
         request.app.state.session_cookie,
-        _sessions(request).keep(token, by),
+        key,
         path=PREFIX,
         httponly=True,
         samesite="strict",
