@@ -14,7 +14,7 @@ PROTOS := $(wildcard proto/packhorse/wire/v1/*.proto)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help setup demo up test check format unit contract integration e2e screenshots proofs chaos bench bench-full \
-	bench-pipeline proto openapi clients tables docs migration dev-kafka constraints clean
+	bench-pipeline profile-import profile-distribute proto openapi clients tables docs migration dev-kafka constraints clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -99,8 +99,25 @@ format: $(VENV)/.dev ## Format the code and mend what ruff can mend
 	ruff format
 	ruff check --fix
 
-bench: $(VENV)/.dev ## Measure the main figures, one JSON line each (minutes)
-	@for figure in importing $(basename $(notdir $(wildcard tests/bench/*.py))); do python -m tests.bench.$$figure; done
+bench: $(VENV)/.dev ## Measure the main figures with their anchors, one JSON line each (10 minutes)
+	python -m tests.bench.importing --packages 8000 --rounds 2 --nodes 1
+	python -m tests.bench.importing --packages 3000 --rounds 2 --nodes 11 --only kafka,sql,copy
+	python -m tests.bench.publish 1000
+	python -m tests.bench.urgent 20000
+	python -m tests.bench.waiting 60
+	python -m tests.bench.journal_append 6000
+	python -m tests.bench.kafka_journal 5000
+	python -m tests.bench.deduplication 3000
+	python -m tests.bench.queues 100000
+	python -m tests.bench.queue_fill 20000
+	python -m tests.bench.console 100000
+	python -m tests.bench.announcements 10
+	python -m tests.bench.joining 5000
+	python -m tests.bench.folder_import 5000
+	python -m tests.bench.blobs_s3
+	python -m tests.bench.topology 50 20
+	python -m tests.bench.jobs 3000 100000
+	python -m tests.bench.idle 3 15
 
 bench-full: $(VENV)/.dev ## Measure them at the sizes of the targets (an hour)
 	python -m tests.bench.importing --packages 100000 --rounds 5
@@ -113,6 +130,12 @@ bench-full: $(VENV)/.dev ## Measure them at the sizes of the targets (an hour)
 	python -m tests.bench.announcements 60
 	python -m tests.bench.topology 100 60
 	python -m tests.bench.jobs 10000 1000000
+
+profile-import: $(VENV)/.dev ## Write a flame graph of a subscriber that imports: build/profiles/import.svg
+	python -m tests.bench.importing --packages 30000 --nodes 1 --rounds 1 --only profile
+
+profile-distribute: $(VENV)/.dev ## Write a flame graph of a publisher with 32 clients: build/profiles/distribute.svg
+	python -m tests.bench.publish 20000 build/profiles/distribute.svg
 
 bench-pipeline: $(VENV)/.dev $(VENV)/.jars ## Measure the pipeline's tasks (ARGS="1000000" for the size of the targets)
 	python -m tests.bench.pipeline $(ARGS)

@@ -34,7 +34,7 @@ _CHAPTERS = {
             "metrics.md",
             "tables.md",
         ),
-        "benchmarks.md",
+        *("benchmarks.md", "scaling.md"),
     ],
     "Reference": ["api.md", "library.md", "glossary.md", "rules.md"],
     "The project": [

@@ -1,13 +1,14 @@
 """What a POST /distribute of one page costs, of 32 clients and of one, until the journal has it.
 
-    python -m tests.bench.publish [REQUESTS]
+    python -m tests.bench.publish [REQUESTS [FILE.svg]]
 
 Runs the publisher as a program, on the SQL journal and on Postgres's defaults for durability, with
 realistic pages of 5 KB. Prints one JSON line a measurement; processor time is that of the publisher
 alone, and that of Postgres beside it. The anchor is the same server's empty answer, measured in
 turns with it. `from_file` is `packhorse distribute --from-file` with ten times as many lines;
 `statements_alone` is what a lone request makes all sessions of the server send. At the end the
-package of each accepted request has to be in the journal once.
+package of each accepted request has to be in the journal once. With a file nothing is measured: a
+flame graph of the publisher, with 32 clients, is written there.
 """
 
 import asyncio
@@ -29,6 +30,7 @@ from urllib.parse import urlsplit
 from packhorse.content import tree
 from packhorse.db.connect import connect
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from tests.harness.flame_graph import flame_graph
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.publisher_program import (
     counted_statements,
@@ -77,6 +79,10 @@ def main() -> None:
         fill(author)
         with program(author, journal, Path(folder)) as (url, pid):
             site = Site(url, journal, pid, server)
+            if sys.argv[2:]:
+                with flame_graph(pid, Path(sys.argv[2])):
+                    asyncio.run(play(site, with_key(), count, CLIENTS))
+                return
             measure(site, count)
             lines = 10 * count
             from_file(site, lines, Path(folder))

@@ -10,6 +10,7 @@ the CPU of all processes that work for it, Postgres' included; the broker's besi
 kafka, sql        `python -m packhorse_services.subscriber` on either journal
 watched           the same from SQL, where somebody watches all content; only when it is named
 filtered          the same from SQL, with a filter of 100 rules; only when it is named
+profile           the same from SQL: writes build/profiles/import.svg; only when it is named
 debezium          Kafka Connect standalone with Debezium's JDBC sink, from a topic of the bare pages
 replication       Postgres' logical replication, sender and receiver
 loop              what a user would write: decode, one transaction a package (fewer packages)
@@ -20,6 +21,7 @@ import argparse
 import statistics
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from tests.bench.importing.debezium import Debezium
 from tests.bench.importing.local import copy, loop, replication
@@ -35,6 +37,7 @@ _WAYS: dict[str, Callable[[Material], Cost]] = {
     "sql": lambda made: product(made, "sql"),
     "watched": lambda made: product(made, "sql", watched=True),
     "filtered": lambda made: product(made, "sql", filtered=True),
+    "profile": lambda made: product(made, "sql", profile=Path("build/profiles/import.svg")),
     "debezium": Debezium(),
     "replication": replication,
     "loop": loop,
@@ -52,7 +55,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
         "--only",
-        default=",".join(name for name in _WAYS if name not in ("watched", "filtered")),
+        default=",".join(name for name in _WAYS if name not in ("watched", "filtered", "profile")),
         help="names, with commas between them",
     )
     options = parser.parse_args()

@@ -1,19 +1,30 @@
 """The product: a real subscriber process on a backlog."""
 
+from pathlib import Path
+
 from packhorse.content.node import parent_of
 from packhorse.db.connect import connect
 from packhorse.jobs.content_changes.watches import ContentWatch, add_watch
 from tests.bench.importing.material import Material
 from tests.bench.importing.measuring import Cost, Looker, Watch
+from tests.harness.flame_graph import flame_graph
 from tests.harness.processes import running_programs
 
 _RULES = 100
 
 
-def product(made: Material, journal: str, *, watched: bool = False, filtered: bool = False) -> Cost:
+def product(
+    made: Material,
+    journal: str,
+    *,
+    watched: bool = False,
+    filtered: bool = False,
+    profile: Path | None = None,
+) -> Cost:
     """Import everything with one subscriber; its start, the first tenth, is left out.
 
-    With a filter it has 100 rules beside the pages, and takes them all.
+    With a filter it has 100 rules beside the pages, and takes them all. With `profile` a flame
+    graph is written there.
     """
     url = made.databases.new("product")
     if watched:
@@ -30,7 +41,8 @@ def product(made: Material, journal: str, *, watched: bool = False, filtered: bo
         watch = Watch(made.databases.server, made.broker.pid, [subscriber.pid])
         own = looker.cpu_s()
         count, last = made.mark(1.0)
-        looker.wait_for(last, lambda: subscriber.running)
+        with flame_graph(subscriber.pid, profile):
+            looker.wait_for(last, lambda: subscriber.running)
         cost = watch.cost(count - skipped, looker.cpu_s() - own)
         subscriber.stop()
     made.check(url, len(made.packages))
