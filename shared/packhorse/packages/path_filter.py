@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from packhorse.content.node import ROOT, InvalidPath, ancestors_of, check_path, is_within, parent_of
 from packhorse.content.parts import SubtreePart
-from packhorse.packages.scope import covering
+from packhorse.packages.scope import covering, part_of
 from packhorse.wire.actions import is_probe, removes
 from packhorse.wire.messages import MAX_FILTER_BYTES, PackageEntry
 
@@ -133,17 +133,25 @@ class PathFilter:
         )
 
     def left_out(self, entry: PackageEntry) -> str:
-        """Return why nothing of a package is taken, or an empty text. Raises `InvalidPath`."""
-        named = (*entry.paths, *entry.deep_paths)
-        if not named or is_probe(entry.action) or any(map(self.holds, named)):
+        """Return why nothing of a package is taken, or an empty text.
+
+        Raises `InvalidPath`, and `PackageRefused` for a range that is none.
+        """
+        named, part = (*entry.paths, *entry.deep_paths), part_of(entry)
+        if not named or is_probe(entry.action) or self._takes_some(entry, part):
             return ""
-        taken = self.narrowed(entry)
-        if taken.paths or taken.deep_paths:
-            return ""
-        rule = self.rule_of(named[0])
+        rule = self.rule_of(named[0] if part is None or part.holds_top else part.low)
         if rule in self.exclude:
             return f"PACKHORSE_EXCLUDE names {rule}"
         return "PACKHORSE_INCLUDE names nothing of it"
+
+    def _takes_some(self, entry: PackageEntry, part: SubtreePart | None) -> bool:
+        if part is not None:
+            return bool(self.parts_of(part))
+        if any(map(self.holds, (*entry.paths, *entry.deep_paths))):
+            return True
+        taken = self.narrowed(entry)
+        return bool(taken.paths or taken.deep_paths)
 
 
 EVERYTHING = PathFilter()

@@ -7,6 +7,8 @@ import json
 from dataclasses import replace
 
 from packhorse.content.node import Node
+from packhorse.packages.path_filter import PathFilter
+from packhorse.wire.messages import Status
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from packhorse_services.subscriber.importing.path_locks import path_locks
 from tests.harness.feed import Feed, page
@@ -48,6 +50,20 @@ def test_r8_a_subtree_in_parts_is_imported_as_the_fold(feed: Feed, worker: Worke
     worker.run()
     assert set(content_of(worker.url)) == {"/huge-2", *(node.path for node in nodes)}
     assert_is_the_fold(worker.url, feed)
+
+
+def test_r35_a_part_of_which_nothing_is_taken_is_passed_over(feed: Feed, worker: Worker) -> None:
+    worker.path_filter = PathFilter(exclude=(f"{DEEP}/private",))
+    below = [page(f"{DEEP}/private"), *(page(f"{DEEP}/private/{one}") for one in "abc")]
+    nodes = [page(DEEP), page(f"{DEEP}/a"), *below, page(f"{DEEP}/z")]
+    for part in cut(DEEP, nodes, [f"{DEEP}/private/a", f"{DEEP}/private/c"], feed.blobs):
+        feed.append(part)
+    worker.run()
+    assert set(content_of(worker.url)) == {DEEP, f"{DEEP}/a", f"{DEEP}/z"}
+    worker.send_statuses()
+    told = [(one.status, one.reason) for one in feed.statuses()]
+    done, left_out = (Status.IMPORTED, ""), f"PACKHORSE_EXCLUDE names {DEEP}/private"
+    assert told == [done, (Status.SKIPPED, left_out), done]
 
 
 def test_r14_a_part_with_a_node_outside_its_range_is_a_failed_attempt(

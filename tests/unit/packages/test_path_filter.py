@@ -68,6 +68,23 @@ def test_r35_a_package_of_which_nothing_is_taken_is_left_out(
     assert path_filter.left_out(PackageEntry("id", "main", action, named, deep)) == reason
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "reason"),
+    [
+        ("", "/a/x", ""),
+        ("/a/x", "/a/x/m", ""),  # /a/x-y lies between these
+        ("/a/x/b", "/a/x/m", "PACKHORSE_EXCLUDE names /a/x"),
+        ("/a/x/b", "/a/y", ""),
+        ("/a/x/b", "", ""),
+    ],
+)
+def test_r35_a_part_of_a_subtree_of_which_nothing_is_taken_is_left_out(
+    low: str, high: str, reason: str
+) -> None:
+    entry = PackageEntry("id", "main", Action.ADD, (), ("/a",), range_from=low, range_to=high)
+    assert PathFilter(("/a",), ("/a/x",)).left_out(entry) == reason
+
+
 def test_what_is_no_filter_is_refused() -> None:
     with pytest.raises(InvalidPath, match="included and excluded"):
         PathFilter(("/a",), ("/a",))

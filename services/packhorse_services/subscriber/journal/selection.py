@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from packhorse.content.node import InvalidPath
+from packhorse.packages.limits import PackageRefused
 from packhorse.packages.path_filter import EVERYTHING, PathFilter
 from packhorse.packages.scope import type_of
 from packhorse.wire.messages import PackageMessage
@@ -28,7 +29,7 @@ class Selection:
             return ""
         try:
             why = self.path_filter.left_out(entry)
-        except InvalidPath:
+        except (InvalidPath, PackageRefused):
             return ""  # its import fails, and says why (R14)
         return why[:_REASON_CHARACTERS]
 
