@@ -50,6 +50,7 @@ PAGES = {
     "failures": "failures",
     "mend": "failures/redistribute",
     "commands": "commands",
+    "audit": "audit",
     "live": "live",
     "journal": "journal?offset=41&bodies=1",
     "cleanup": "cleanup",

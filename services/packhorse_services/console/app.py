@@ -16,6 +16,7 @@ from packhorse_services.console.explore import compare, content, journal, live
 from packhorse_services.console.frame.rendering import PAGES
 from packhorse_services.console.frame.visit import not_done
 from packhorse_services.console.page import (
+    acts,
     clearing,
     commands,
     distribute,
@@ -37,7 +38,7 @@ _SERVICE = ServiceDescription(
 )
 _PAGES = (
     *(sign_in, provider, overview, clearing, queue, subscriber, distributions, mending, failures),
-    *(commands, distribute, releases, content, compare, live, journal),
+    *(commands, acts, distribute, releases, content, compare, live, journal),
 )
 
 
@@ -47,8 +48,10 @@ def console(settings: Settings, authenticator: Authenticator) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        async with calling_at_stop(app.state.stopping, parts.streams.end_streams):
-            yield
+        ending = calling_at_stop(app.state.stopping, parts.streams.end_streams)
+        with parts.audit.listening():
+            async with ending:
+                yield
         if parts.provider is not None:
             await parts.provider.close()
         for services in (parts.publishers, parts.contents, parts.cleanup, parts.compared):

@@ -11,6 +11,7 @@ from packhorse.runtime.metrics import CONSOLE_EVENT_STREAMS, report
 from packhorse.runtime.pages.kept_tokens import KeptTokens, TokenLimits
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.places import Places
+from packhorse_services.console.audit_lines import RecentAudit
 from packhorse_services.console.provider import IdentityProvider, ProviderSettings
 from packhorse_services.console.settings import Settings
 from packhorse_services.console.upstream import Services
@@ -51,6 +52,7 @@ class ConsoleParts:
     links: KeptTokens
     neighbours: Sequence[Neighbour]
     provider: IdentityProvider | None
+    audit: RecentAudit
 
 
 def assemble(settings: Settings) -> ConsoleParts:
@@ -70,6 +72,7 @@ def assemble(settings: Settings) -> ConsoleParts:
         KeptTokens(_LINKS),
         [Neighbour(title, url) for title, url in pages if url],
         _provider(settings) if settings.oidc_client_id else None,
+        RecentAudit(),
     )
 
 

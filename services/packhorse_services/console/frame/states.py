@@ -74,6 +74,10 @@ _LOOKS: Mapping[str, Look] = {
     "SEEN": Look(*_BUSY, 5),
     "APPLIED": Look(*_GOOD, 6),
     "REJECTED": Look(*_BAD, 0),
+    # of lines of the audit log
+    "DONE": Look(*_GOOD, 6),
+    "REFUSED": Look(*_WARN, 1),
+    "UNANSWERED": Look(*_WARN, 1),
 }
 _UNKNOWN = Look(*_REST, 4)
 

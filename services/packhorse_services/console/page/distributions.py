@@ -121,14 +121,14 @@ async def _found(visit: Visit, requested: DistributionSearch) -> FoundDistributi
     ]
     try:
         between = utc_moment(requested.since), utc_moment(requested.until)
-        rows, following = await _rows(client, path, between)
+        rows, following = await rows_between(client, path, between)
     except (Invalid, ValueError) as error:
         return FoundDistributions(agent, [], "", [], str(error))
     cursor = cursor_of(following)
     return FoundDistributions(agent, rows, requested.url(cursor=cursor) if cursor else "", lines)
 
 
-async def _rows(
+async def rows_between(
     client: AsyncClient, path: str, between: tuple[datetime | None, datetime | None]
 ) -> tuple[list[Document], str]:
     """Return rows of a time, newest first, and where to look further; whole pages are taken."""

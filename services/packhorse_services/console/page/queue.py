@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from packhorse.client.awaiting import AsyncClient
 from packhorse.client.errors import Invalid
 from packhorse.client.exchange import Document, given, segment, with_query
+from packhorse.runtime import audit
 from packhorse.runtime.auth import TokenScope
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import Form
@@ -104,7 +105,8 @@ async def command_subscriber(
 ) -> Response:
     """Send the subscriber a command, in the name of the visitor."""
     agent, subscriber = form.get("agent", ""), form.get("subscriber", "")
-    await _ACTS[action](visit.publisher(agent), subscriber)
+    command = await _ACTS[action](visit.publisher(agent), subscriber)
+    audit.note(visit.request, subscriber=subscriber, command=command["command_id"])
     page = "subscriber" if form.get("back") == "subscriber" else "queue"
     return back_to(page, agent=agent, subscriber=subscriber, done=action)
 

@@ -1,0 +1,85 @@
+"""The audit page: who did what, from where, and what came of it."""
+
+import logging
+from collections.abc import Iterator
+from urllib.parse import urlencode
+
+import pytest
+
+from packhorse.runtime import audit
+from tests.harness.console import HOSTILE, ConsoleSite, command, distribution
+from tests.harness.waiting import eventually
+
+COMMAND = {**command("RETRY", "ISSUED", subscriber="sub2"), "command_id": "c-new"}
+
+
+@pytest.fixture
+def site(running: ConsoleSite) -> Iterator[ConsoleSite]:
+    running.publisher.forget()
+    answers = running.publisher.answers
+    answers["GET /commands"] = {"commands": [command("CLEAR", "APPLIED", offset=7), COMMAND]}
+    sent = [
+        distribution("d1", user="ben", accepted_at="2026-01-02T12:00:00Z"),
+        distribution("d2", user="anna", paths=["/site"], accepted_at="2025-12-01T12:00:00Z"),
+    ]
+    answers["GET /distributions"] = {"distributions": sent, "next": None}
+    answers["POST /subscribers/sub2/retry"] = COMMAND
+    return running
+
+
+def rows(site: ConsoleSite, query: str = "", token: str = "operator") -> list[str]:
+    text = site.get(f"audit{query}", token=token).text
+    return [row.partition('"')[0] for row in text.split('data-act="')[1:]]
+
+
+def test_commands_and_distributions_are_one_list_newest_first(site: ConsoleSite) -> None:
+    assert [one for one in rows(site) if one] == ["d1", "c-CLEAR-APPLIED", "c-new", "d2"]
+    text = site.get("audit").text
+    assert "/pages/distribution?agent=main&amp;number=d1" in text
+    assert "packhorse get commands" in text
+    assert "up to 7" in text
+
+
+def test_the_filter_is_in_the_address(site: ConsoleSite) -> None:
+    assert rows(site, "?who=anna") == ["c-CLEAR-APPLIED", "c-new", "d2"]
+    assert "user=anna" in site.publisher.requested[-1][1]
+    times = urlencode({"since": "2026-01-01T00:00", "until": "2026-01-01T23:00"})
+    assert rows(site, f"?{times}&who=anna") == ["c-CLEAR-APPLIED", "c-new"]
+    assert "Nothing matches" in site.get("audit?who=nobody").text
+    wrong = site.get("audit?since=yesterday")
+    assert (wrong.status_code, "is no time" in wrong.text) == (400, True)
+
+
+def test_an_act_of_this_console_says_from_where_and_a_refused_one_is_there(
+    site: ConsoleSite, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, audit.LOGGER)
+    site.post("queue/retry", agent="main", subscriber="sub2")
+    site.post("queue/retry", "viewer", agent="main", subscriber="sub2")
+
+    def shown() -> str:
+        return site.get("audit", token="admin").text
+
+    def both() -> str | None:
+        text = shown()
+        return text if text.count("127.0.0.1") - text.count("http://127.0.0.1") >= 2 else None
+
+    text = eventually(both, what="both acts with their addresses") or ""
+    act = text.partition('data-act="c-new"')[2].partition("</tr>")[0]
+    assert "127.0.0.1" in act
+    assert text.count("POST /pages/queue/retry") == 1, "what the publisher knows stands once"
+    assert "403" in text
+    assert "127.0.0.1" not in site.get("audit").text.partition("<main")[2].partition("<details")[0]
+
+
+def test_what_comes_from_elsewhere_is_text(site: ConsoleSite) -> None:
+    hostile = command("CLEAR", HOSTILE, issued_by=HOSTILE, reason=HOSTILE, subscriber=HOSTILE)
+    site.publisher.answers["GET /commands"] = {"commands": [hostile]}
+    text = site.get(f"audit?{urlencode({'who': HOSTILE})}", token="admin").text
+    assert "alert(1)" in text
+    assert "<script>alert" not in text
+    assert "<img" not in text
+
+
+def test_who_may_not_is_led_to_the_form(site: ConsoleSite) -> None:
+    assert site.get("audit", token=None).status_code == 303
