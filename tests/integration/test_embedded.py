@@ -22,7 +22,7 @@ from packhorse_services.cli.stack.postgres_binaries import PostgresFailed, binar
 def server() -> Iterator[EmbeddedPostgres]:
     home = Path(tempfile.mkdtemp(prefix="packhorse-test-embedded-"))
     home.chmod(0o711)
-    server = EmbeddedPostgres(home)
+    server = EmbeddedPostgres(home, connections=450)
     yield server
     server.stop("immediate")
     shutil.rmtree(home)
@@ -50,6 +50,11 @@ def test_data_outlives_kill_9(running: EmbeddedPostgres) -> None:
     assert running.port == port, "programs know the URL; the port stays"
     with psycopg.connect(running.url("kept")) as connection:
         assert connection.execute("SELECT one FROM kept").fetchone() == (1,)
+
+
+def test_it_takes_as_many_connections_as_were_asked_for(running: EmbeddedPostgres) -> None:
+    with psycopg.connect(running.url()) as connection:
+        assert connection.execute("SHOW max_connections").fetchone() == ("450",)
 
 
 def test_a_wrong_password_is_refused(running: EmbeddedPostgres) -> None:

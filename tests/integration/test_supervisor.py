@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from packhorse_services.cli.stack import supervisor as supervisor_module
 from packhorse_services.cli.stack.child import ChildProcess, ChildProgram, bound_log
 from packhorse_services.cli.stack.ports import free_port
 from packhorse_services.cli.stack.supervisor import StartFailed, Supervisor
@@ -90,6 +91,13 @@ def test_a_program_that_never_is_ready_is_named(stage: Stage) -> None:
     supervisor = stage.supervisor(_program("mute", "input_ = __import__('time').sleep(3600)"))
     with pytest.raises(StartFailed, match="mute was not ready in time"):
         supervisor.start(lambda: False, timeout=0.3)
+
+
+def test_some_start_at_a_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_module, "_AT_ONCE", 1)
+    supervisor = stage.supervisor(_program("one"), _program("two"), _program("three"))
+    supervisor.start(lambda: bool(stage.children[1].pid), timeout=300)
+    assert [bool(child.pid) for child in stage.children] == [True, True, False]
 
 
 def test_the_end_is_asked_for_and_waited_for(stage: Stage) -> None:

@@ -17,6 +17,7 @@ from packhorse_services.cli.stack.layout import (
     PortTaken,
     StackOptions,
     choose_ports,
+    connections,
     database_names,
     plan,
     subscriber_names,
@@ -55,6 +56,11 @@ def _free_in_a_row(count: int) -> int:
         for first in random.sample(candidates, len(candidates))
         if all(is_free(one) and one not in ports._given for one in range(first, first + count))
     )
+
+
+def test_the_server_takes_the_connections_of_all_subscribers(tmp_path: Path) -> None:
+    assert connections(StackOptions(tmp_path)) == 400
+    assert connections(StackOptions(tmp_path, subscribers=100)) == 2720
 
 
 def test_ports_follow_the_first(tmp_path: Path) -> None:

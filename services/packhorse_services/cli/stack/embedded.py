@@ -23,7 +23,6 @@ _LOCK_FILE = "postmaster.pid"
 _SETTINGS = {
     "listen_addresses": "'127.0.0.1'",
     "unix_socket_directories": "''",
-    "max_connections": "400",
     "shared_buffers": "'256MB'",
     "max_wal_size": "'4GB'",
     "wal_level": "logical",
@@ -42,10 +41,14 @@ _CLOSE = sql.SQL("REVOKE CONNECT, TEMPORARY ON DATABASE {} FROM PUBLIC")
 
 @dataclass
 class EmbeddedPostgres:
-    """One server, its data below `home`, one port on loopback, one password."""
+    """One server, its data below `home`, one port on loopback, one password.
+
+    `connections` is how many it takes once it is started.
+    """
 
     home: Path
     port: int = 0
+    connections: int = 400
     password: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
@@ -163,7 +166,8 @@ class EmbeddedPostgres:
         self._forget_reused_pid()
         port = self.port or free_port()
         said_before = self.log.stat().st_size if self.log.exists() else 0
-        started = self._control("-t", "120", "-l", self.log, "-o", f"-p {port}", "start")
+        options = f"-p {port} -c max_connections={self.connections}"
+        started = self._control("-t", "120", "-l", self.log, "-o", options, "start")
         if started.returncode == 0:
             self.password, self.port = self._secret.read_text().strip(), port
             return

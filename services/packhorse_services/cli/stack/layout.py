@@ -16,6 +16,8 @@ from packhorse_services.cli.stack.ports import free_ports, is_free
 AUTHOR_DATABASE = "author"
 _JOURNAL_DATABASE = "journal"
 _FIXED_PROGRAMS = 6
+_CONNECTIONS, _CONNECTIONS_OF_SUBSCRIBER = 120, 26
+"""The most that programs were seen to hold (docs/operations/databases.md)."""
 _TOPOLOGY, _JOBS, _CONSOLE = "topology", "jobs", "console"
 _SUBSCRIBER = "PACKHORSE_SUBSCRIBER"
 """Settings that only a subscriber has."""
@@ -66,6 +68,11 @@ def choose_ports(options: StackOptions) -> list[int]:
 def database_names(options: StackOptions) -> list[str]:
     """Return the databases that the stack needs on the embedded server."""
     return [AUTHOR_DATABASE, _JOURNAL_DATABASE, *subscriber_names(options.subscribers)]
+
+
+def connections(options: StackOptions) -> int:
+    """Return how many connections the embedded server has to take: what all may hold at once."""
+    return max(400, _CONNECTIONS + _CONNECTIONS_OF_SUBSCRIBER * options.subscribers)
 
 
 def has_own_journal(options: StackOptions) -> bool:

@@ -1,7 +1,8 @@
 """Keeps the programs of one stack running: started together, renewed when they die."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 
 import httpx
 
@@ -11,6 +12,8 @@ from packhorse_services.cli.stack.child import ChildProcess, bound_log
 START_TIMEOUT_S = 300.0
 """A program that ends is noticed at once; a slow machine may need minutes for ten programs."""
 STOP_TIMEOUT_S = 20.0
+_AT_ONCE = 24
+"""More that start at once would have no processor time left to sign in to their databases."""
 _FIRST_DELAY_S = 0.5
 _LONGEST_DELAY_S = 30.0
 _HEALTHY_AFTER_S = 60.0
@@ -47,17 +50,27 @@ class Supervisor:
         self._restarts = {child: Restarts() for child in children}
 
     def start(self, cancelled: Callable[[], bool], timeout: float = START_TIMEOUT_S) -> None:
-        """Start all and return when each is ready, or when `cancelled`. Raises `StartFailed`."""
-        for child in self.children:
-            child.spawn()
-        waiting = list(self.children)
-        deadline = time.monotonic() + timeout
+        """Start all, some at a time, and return when each is ready, or when `cancelled`.
+
+        Raises `StartFailed`, also when none gets ready for `timeout` seconds.
+        """
+        coming, waiting, deadline = deque(self.children), list[ChildProcess](), 0.0
         with httpx.Client(timeout=2.0, trust_env=False) as client:
-            while waiting and not cancelled():
-                waiting = [child for child in waiting if not _ready(client, child)]
-                if waiting and time.monotonic() > deadline:
-                    raise StartFailed(_late(waiting[0]))
+            while (coming or waiting) and not cancelled():
+                late = [child for child in waiting if not _ready(client, child)]
+                if len(late) < len(waiting) or not waiting:
+                    deadline = time.monotonic() + timeout
+                elif time.monotonic() > deadline:
+                    raise StartFailed(_late(late[0]))
+                waiting = [*late, *self._spawned(coming, _AT_ONCE - len(late))]
                 time.sleep(_POLL_S)
+
+    @staticmethod
+    def _spawned(coming: deque[ChildProcess], count: int) -> Iterator[ChildProcess]:
+        for _ in range(min(count, len(coming))):
+            child = coming.popleft()
+            child.spawn()
+            yield child
 
     def tend(self) -> bool:
         """Run again what has died and is due; true when a process is new. Call it often."""

@@ -27,6 +27,7 @@ from packhorse_services.cli.stack.forked import ForkServer
 from packhorse_services.cli.stack.layout import (
     StackOptions,
     choose_ports,
+    connections,
     database_names,
     describe,
     has_own_journal,
@@ -54,7 +55,8 @@ def up(options: StackOptions, *, as_json: bool) -> None:
     directory = DataDirectory(options.data)
     directory.refuse_claimed()  # by another stack, whose ports are no news then
     choose_ports(options)  # a taken one is reported before anything is made
-    with directory.claimed(), _running(EmbeddedPostgres(directory.postgres)) as postgres:
+    server = EmbeddedPostgres(directory.postgres, connections=connections(options))
+    with directory.claimed(), _running(server) as postgres:
         token = ensure_token_file(directory.tokens)
         programs = _prepared(options, postgres)
         stack = _Stack(directory, postgres, programs)
