@@ -7,10 +7,11 @@ service verifies by itself. See docs/adr/0105-identity-provider.md.
 import asyncio
 import json
 import logging
+import math
 import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -28,6 +29,8 @@ _GOOD_S = 600
 _TIMEOUT_S = 10.0
 _RENEWED_AFTER = 0.8
 """Of an access token's life."""
+_REST_S = 10.0
+"""How long the provider is left alone that did not answer: a page asks every 2 s."""
 _FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
 
 
@@ -97,6 +100,7 @@ class RenewedToken:
                     self._tokens = _Tokens("")
                 except ProviderAway as error:
                     logger.warning("a token can't be renewed now", extra={"error": str(error)})
+                    self._tokens = replace(self._tokens, due_at=time.monotonic() + _REST_S)
         return self._tokens.access
 
 
@@ -210,13 +214,16 @@ class IdentityProvider:
 
     async def _sent(self, method: str, url: str, **more: Any) -> httpx.Response:
         try:
-            return await self._http.request(method, url, **more)
+            answer = await self._http.request(method, url, **more)
         except httpx.HTTPError as error:
             kind = type(error).__name__
             raise ProviderAway(f"the identity provider does not answer ({kind})") from None
+        if answer.status_code >= 500:
+            raise ProviderAway(f"the identity provider answers {answer.status_code}")
+        return answer
 
 
 def _tokens_of(given: Mapping[str, Any]) -> _Tokens:
-    lives_s = float(given.get("expires_in") or 0)
+    lives_s = float(given.get("expires_in") or math.inf)
     due_at = time.monotonic() + lives_s * _RENEWED_AFTER
     return _Tokens(str(given["access_token"]), str(given.get("refresh_token", "")), due_at)

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -166,6 +166,7 @@ class Forger:
     keys: Issuer
     browser: httpx.Client
     asked: dict[str, str]
+    besides: dict[str, Any] = field(default_factory=dict)
 
     def claims(self, **other: Any) -> dict[str, Any]:
         own = {"iss": self.provider.url, "aud": "console", "nonce": self.asked["nonce"]}
@@ -176,7 +177,7 @@ class Forger:
         access = self.claims(aud="packhorse", preferred_username="anna", groups=["annas"])
         tokens = {"access_token": self.keys.token(**access), "token_type": "Bearer"}
         tokens["id_token"] = self.keys.token(**self.claims()) if id_token is None else id_token
-        self.provider.answers["POST /token"] = tokens
+        self.provider.answers["POST /token"] = {**tokens, **self.besides}
         given = {"state": self.asked["state"], "code": "c1", **query}
         return self.browser.get(f"{self.site.url}/pages/sign-in/provider/done?{urlencode(given)}")
 
@@ -267,3 +268,17 @@ def test_a_provider_that_refuses_or_is_away_is_said_to(forger: Forger) -> None:
     with provided("http://127.0.0.1:1", "http://127.0.0.1:1") as lonely:
         answer = httpx.get(f"{lonely.url}/pages/sign-in/provider", timeout=120)
     assert "the identity provider does not answer" in answer.text
+
+
+def test_a_provider_that_is_away_is_left_alone_and_the_token_goes_on(forger: Forger) -> None:
+    forger.besides = {"expires_in": 1, "refresh_token": "r1"}
+    assert forger.returns().status_code == 200
+    forger.provider.answers["POST /token"] = (503, {})
+    requested = len(forger.provider.requested)
+
+    def asked() -> int:
+        assert forger.browser.get(f"{forger.site.url}/pages/overview").status_code == 200
+        return len(forger.provider.requested) - requested
+
+    eventually(lambda: asked() == 1, what="the provider is asked")
+    assert [asked(), asked()] == [1, 1]
