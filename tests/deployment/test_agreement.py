@@ -23,7 +23,10 @@ ALL = [container for container in containers() if container.command[0] != "sh"]
 PROGRAMS = [c for c in ALL if c.command[0] != "packhorse"]
 COMMANDS = [c for c in ALL if c.command[0] == "packhorse"]
 
-SECRETS = {"PACKHORSE_SUBSCRIBER_DATABASES_FILE": '{"sub1": "postgresql://…"}'}
+SECRETS = {
+    "PACKHORSE_SUBSCRIBER_DATABASES_FILE": '{"sub1": "postgresql://…"}',
+    "PACKHORSE_HOOKS_FILE": "{}",
+}
 
 
 def where(container: Container) -> str:
