@@ -1,14 +1,15 @@
 """Messages of hooks, and what an operator may say of one (ADR 0101)."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from pydantic import SecretStr, ValidationError
 
 from packhorse.jobs.job import Job, JobState
+from packhorse_services.jobs.hooks.delivery import wait_of
 from packhorse_services.jobs.hooks.hook import Hook, key_of
-from packhorse_services.jobs.hooks.message import body_of, headers_of, id_of, retry_after
+from packhorse_services.jobs.hooks.message import body_of, headers_of, id_of
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = "whsec_" + "b3RoZXIgb25l" * 3
@@ -55,8 +56,9 @@ def test_a_message_is_the_same_for_each_attempt_and_no_other_jobs() -> None:
 
 def test_how_long_a_receiver_may_let_us_wait() -> None:
     asked = ["5", "99999", "9" * 5000, "-1", "x", "Wed, 21 Oct 2026 07:28:00 GMT"]
-    assert [retry_after({"retry-after": one}, 3600) for one in asked] == [5, 3600, *[None] * 4]
-    assert retry_after({}, 3600) is None
+    waits = [wait_of({"retry-after": one}) for one in asked]
+    assert waits == [timedelta(seconds=5), timedelta(hours=1), *[None] * 4]
+    assert wait_of({}) is None
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from packhorse.jobs.consumer import Cancel, Outcome, Result, Retry
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.job import Job
 from packhorse_services.jobs.hooks.hook import Hook, topic_of
-from packhorse_services.jobs.hooks.message import body_of, headers_of, id_of, retry_after
+from packhorse_services.jobs.hooks.message import body_of, headers_of, id_of
 
 _GONE = 410
-_LONGEST_WAIT_S = 3_600
+_LONGEST_WAIT = timedelta(hours=1)
 
 
 class Delivery:
@@ -58,8 +58,15 @@ def _judged(answer: httpx.Response) -> Result:
         raise Cancel(f"{said}: it is gone for good")
     if answer.has_redirect_location:
         raise Retry(f"{said}; redirects are not followed")
-    wait = retry_after(answer.headers, _LONGEST_WAIT_S)
-    raise Retry(said, after=None if wait is None else timedelta(seconds=wait))
+    raise Retry(said, after=wait_of(answer.headers))
+
+
+def wait_of(headers: Mapping[str, str]) -> timedelta | None:
+    """Return how long an answer asks to wait, an hour at most; None where it names no seconds."""
+    text = headers.get("retry-after", "")
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        return None
+    return min(timedelta(seconds=int(text)), _LONGEST_WAIT)
 
 
 def add_deliveries(consumers: Consumers, hooks: Mapping[str, Hook]) -> None:

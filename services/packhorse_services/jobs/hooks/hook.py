@@ -15,7 +15,9 @@ from packhorse.jobs.queue import QueueConfiguration, QueueType
 
 _BEGINNING = "whsec_"
 HookName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,50}$")]
-MOST_HOOKS = 20
+MOST_HOOKS = 12
+"""Of which each has four of an instance's 64 places: some are left for other jobs."""
+_PARALLEL = 4
 _LEAST_BYTES, _MOST_BYTES = 24, 64
 _MOST_SECRETS = 4
 
@@ -97,6 +99,6 @@ def queue_of(name: str) -> QueueConfiguration:
         name=f"hooks.{name}",
         patterns=(topic_of(name),),
         type=QueueType.UNORDERED,
-        max_parallel=4,
+        max_parallel=_PARALLEL,
         max_retries=100,
     )

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import orjson
 
@@ -48,11 +48,3 @@ def headers_of(message_id: str, seconds: int, body: bytes, keys: Iterable[bytes]
 
 def _signature(key: bytes, signed: bytes) -> str:
     return base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
-
-
-def retry_after(headers: Mapping[str, str], most: int) -> int | None:
-    """Return the seconds that an answer asks to wait, `most` at most; None where it asks none."""
-    text = headers.get("retry-after", "")
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        return None
-    return min(int(text), most)
