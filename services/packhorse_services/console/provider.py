@@ -123,23 +123,21 @@ class IdentityProvider:
 
         `wanted` is the page to go on to.
         """
-        client = WebApplicationClient(self._settings.client_id)
-        begun = _Begun(
-            secrets.token_urlsafe(32),
-            secrets.token_urlsafe(32),
-            client.create_code_verifier(64),
-            wanted,
-        )
-        url = client.prepare_request_uri(
-            await self._endpoint("authorization_endpoint"),
-            redirect_uri=self._settings.redirect_uri,
-            scope=self._settings.scopes,
-            state=begun.state,
-            code_challenge=client.create_code_challenge(begun.verifier, "S256"),
-            code_challenge_method="S256",
-            nonce=begun.nonce,
-            **self._settings.parameters,
-        )
+        client, nonces = WebApplicationClient(self._settings.client_id), secrets.token_urlsafe
+        begun = _Begun(nonces(32), nonces(32), client.create_code_verifier(64), wanted)
+        try:
+            url = client.prepare_request_uri(
+                await self._endpoint("authorization_endpoint"),
+                redirect_uri=self._settings.redirect_uri,
+                scope=self._settings.scopes,
+                state=begun.state,
+                code_challenge=client.create_code_challenge(begun.verifier, "S256"),
+                code_challenge_method="S256",
+                nonce=begun.nonce,
+                **self._settings.parameters,
+            )
+        except OAuth2Error as error:  # such as a provider without TLS
+            raise ProviderAway(f"the identity provider can't be used: {error}") from None
         return str(url), self._seal.encrypt(json.dumps(asdict(begun)).encode()).decode()
 
     async def finish(self, sealed: str, returned: Returned) -> tuple[RenewedToken, str]:

@@ -260,6 +260,14 @@ def test_a_planted_session_or_sign_in_is_not_taken_over(forger: Forger) -> None:
         assert forger.returns().status_code == 401
 
 
+def test_a_provider_without_encryption_is_not_used(
+    forger: Forger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OAUTHLIB_INSECURE_TRANSPORT")
+    answer = httpx.get(f"{forger.site.url}/pages/sign-in/provider", timeout=120)
+    assert (answer.status_code, "can&#39;t be used" in answer.text) == (401, True)
+
+
 def test_a_provider_that_refuses_or_is_away_is_said_to(forger: Forger) -> None:
     forger.provider.answers["POST /token"] = {"error": "invalid_grant"}
     query = urlencode({"state": forger.asked["state"], "code": "c1"})

@@ -36,15 +36,7 @@ async def begin(request: Request, wanted: Next = "") -> Response:
     answer = RedirectResponse(url, 303)
     # Lax, not strict: it is the provider's page that leads back.
     secure = is_encrypted(request)
-    answer.set_cookie(
-        _COOKIE,
-        sealed,
-        600,
-        path=_PATH,
-        httponly=True,
-        samesite="lax",
-        secure=secure,
-    )
+    answer.set_cookie(_COOKIE, sealed, path=_PATH, httponly=True, samesite="lax", secure=secure)
     return answer
 
 
