@@ -17,8 +17,8 @@ from packhorse.runtime.serve import run_service
 from packhorse.runtime.startup import typed
 from packhorse.topology.own_cluster import InstanceProperties, join
 from packhorse_services.content.app import create
+from packhorse_services.content.commands import export_command, import_command
 from packhorse_services.content.settings import Settings
-from packhorse_services.content.transfer.commands import export_command, import_command
 from packhorse_services.content.transfer.refusals import exit_code
 
 commands = typer.Typer(

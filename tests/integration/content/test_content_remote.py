@@ -26,6 +26,7 @@ from packhorse.runtime.auth import Authenticator
 from packhorse_services.content.app import create
 from tests.harness.author import Author, check_binaries, files_below, some_content
 from tests.harness.content import KnownTokens, Serve, as_, digest_of
+from tests.harness.filevault import described, files, package
 from tests.harness.waiting import eventually
 
 
@@ -107,6 +108,26 @@ def test_files_go_in_and_out_over_http_through_lost_answers(
     check_binaries(author)
     (content / "large.bin").write_bytes(b"changed")
     assert author.imported(content, "/content/site")["files"] == 1
+
+
+def test_a_content_package_goes_in_and_out_over_http_through_lost_answers(
+    author: Author, service: tuple[str, Faulty], tmp_path: Path
+) -> None:
+    url, app = service
+    xml = (
+        '<jcr:root xmlns:jcr="http://www.jcp.org/jcr/1.0" jcr:primaryType="Page" scan="{Binary}" '
+        'at="{Date}2026-11-26T10:00:00.000Z"><b jcr:primaryType="Part"/><a/></jcr:root>'
+    )
+    texts = {"site/.content.xml": xml, "site/scan.binary": "bytes", "site/a/x.txt": "text"}
+    given = package(tmp_path / "in.zip", texts, "/site")
+    author.environment.pop("PACKHORSE_DATABASE_URL")
+    author.environment |= {"PACKHORSE_SERVER": url, "PACKHORSE_TOKEN": "admin"}
+    app.faults = True
+    assert author.imported(given, "/")["nodes"] == 3
+    assert author.imported(given, "/")["unchanged"] == 3
+    author.run("export", "/site", tmp_path / "out.zip", "--as-package")
+    assert described(tmp_path / "out.zip") == described(given)
+    assert files(tmp_path / "out.zip") == files(given)
 
 
 def test_over_http_is_the_same_as_on_the_database(

@@ -33,6 +33,7 @@ class ImportCounts:
 
     files: int = 0
     folders: int = 0
+    nodes: int = 0
     unchanged: int = 0
     skipped: int = 0
     refused: int = 0

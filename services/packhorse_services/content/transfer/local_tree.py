@@ -33,8 +33,7 @@ class LocalTree:
 
     def read_existing(self, batch: ImportBatch) -> Mapping[str, Node]:
         """Return the nodes that are there already."""
-        with self._conn.transaction():
-            return {node.path: node for node in tree.read(self._conn, list(batch.files))}
+        return self.existing(list(batch.files))
 
     def store(self, batch: ImportBatch, known: Mapping[str, Node]) -> Stored:
         """Store the bytes of what has changed."""
@@ -92,6 +91,25 @@ class LocalTree:
                 made = [path for path in batch.folders if path not in present]
                 changes = [*of_writing(present, [*written, *made], (), {})]
                 record_watched(self._conn, watches, changes)
+
+    def existing(self, paths: Sequence[str]) -> Mapping[str, Node]:
+        """Return those of the nodes that are there."""
+        with self._conn.transaction():
+            return {node.path: node for node in tree.read(self._conn, list(paths))}
+
+    def put_content(self, entry: SourceEntry) -> tuple[str, int]:
+        """Store a file's bytes; return their SHA-256 and length. Raises `UNREADABLE`."""
+        content, sha256, length = examined(entry)
+        if content is not None:
+            self._blobs.put(binary_key(sha256), iter([content]))
+        elif entry.open is not None:
+            with entry.open() as file:
+                self._blobs.put(binary_key(sha256), chunks_of(file))
+        return sha256, length
+
+    def put_nodes(self, nodes: Sequence[Node]) -> None:
+        """Write nodes, and the folders above them that are missing."""
+        self.finish(ImportBatch(), Stored(nodes=list(nodes)))
 
     @contextmanager
     def nodes(self, path: str) -> Iterator[Iterator[Node]]:

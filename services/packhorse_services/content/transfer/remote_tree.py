@@ -6,7 +6,7 @@ serves what is read from it in the same way.
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import orjson
@@ -173,10 +173,40 @@ class RemoteTree:
         while url is not None:
             page = orjson.loads(self._client.answer(url, "content").content)
             for one in page["nodes"]:
-                properties = "{}" if one["properties"] == {} else "…"
-                binaries = parse_binaries(orjson.dumps(one["binaries"]))
-                yield Node(one["path"], one["type"], properties, binaries)
+                yield _node(one)
             url = page["next"]
+
+    def existing(self, paths: Sequence[str]) -> Mapping[str, Node]:
+        """Return those of the nodes that are there, asked for one by one."""
+        found = {}
+        for path in paths:
+            with suppress(NotFound):
+                found[path] = _node(self._client.node(path))
+        return found
+
+    def put_content(self, entry: SourceEntry) -> tuple[str, int]:
+        """Send a file's bytes; return their SHA-256 and length. Raises `UNREADABLE`."""
+        assert entry.open is not None  # noqa: S101 - it is a file
+        with entry.open() as file:
+            stored = self._client.put_binary(chunks_of(file))
+        return stored["digest"].removeprefix("sha256:"), stored["length"]
+
+    def put_nodes(self, nodes: Sequence[Node]) -> None:
+        """Write nodes one by one; the service makes the folders above them."""
+        for node in nodes:
+            self._client.put_node(
+                node.path,
+                node.type,
+                orjson.loads(node.properties),
+                binaries={
+                    one.name: {
+                        "digest": f"sha256:{one.sha256}",
+                        "length": one.length,
+                        "media_type": one.media_type,
+                    }
+                    for one in node.binaries
+                },
+            )
 
     def contents(self, binaries: Sequence[Binary]) -> Mapping[str, bytes | Exception]:
         """Return small binaries by their SHA-256; one by one where not all are there."""
@@ -202,6 +232,12 @@ class RemoteTree:
             yield from self._client.read_blob(f"sha256:{binary.sha256}")
         except (NotFound, Unreadable) as error:
             raise OSError(str(error)) from error
+
+
+def _node(document: Mapping[str, Any]) -> Node:
+    binaries = parse_binaries(orjson.dumps(document["binaries"]))
+    properties = orjson.dumps(document["properties"]).decode()
+    return Node(document["path"], document["type"], properties, binaries)
 
 
 def _size_in_archive(binary: tuple[str, bytes]) -> int:

@@ -62,6 +62,10 @@ class ContentSource(Protocol):
         """Return how many entries there are, about."""
         ...
 
+    def has_file(self, name: str) -> bool:
+        """Return whether there is a file of this name."""
+        ...
+
 
 def open_source(path: Path) -> ContentSource:
     """Return the folder or the archive at `path`. Raises `NotImportable`."""
@@ -100,6 +104,10 @@ class FolderSource:
         """Walk once more."""
         return sum(1 for _ in self.entries())
 
+    def has_file(self, name: str) -> bool:
+        """Look for it."""
+        return (self._root / name).is_file()
+
     def _file(self, name: str, entry: os.DirEntry[str]) -> SourceEntry:
         if not entry.is_file(follow_symlinks=False):
             return SourceEntry(name, skipped=_LINK if entry.is_symlink() else _DEVICE)
@@ -122,6 +130,10 @@ class ZipSource:
     def count(self) -> int:
         """Ask the archive's directory."""
         return len(self._archive.infolist())
+
+    def has_file(self, name: str) -> bool:
+        """Ask the archive's directory."""
+        return name in self._archive.NameToInfo
 
     def _entry(self, info: zipfile.ZipInfo) -> SourceEntry:
         name = info.filename.removesuffix("/")

@@ -16,11 +16,16 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from packhorse.blobs.open import open_blobs
-from packhorse.content.node import check_path
+from packhorse.client.errors import Misused
+from packhorse.content.node import ROOT, check_path
 from packhorse.db.connect import connect
 from packhorse.db.engine import Timeouts
 from packhorse.db.prepare import prepare_database
 from packhorse.runtime.configuration import loaded
+from packhorse_services.content.filevault.exporting import PackageExport
+from packhorse_services.content.filevault.importing import PackageImport
+from packhorse_services.content.filevault.package import ContentPackage
+from packhorse_services.content.filevault.workspace_filter import PATH as FILTER
 from packhorse_services.content.settings import Settings
 from packhorse_services.content.transfer.folder_export import FolderExport
 from packhorse_services.content.transfer.folder_import import FolderImport, ImportCounts
@@ -133,10 +138,24 @@ TokenOption = Annotated[
     typer.Option("--token", envvar="PACKHORSE_TOKEN", help="For --server.", show_default=False),
 ]
 
+AtOption = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        help="The path that receives what SOURCE holds; for a content package /.",
+        show_default=False,
+    ),
+]
+
+FilesOption = Annotated[
+    bool, typer.Option("--as-files", help="Take a content package as the files that it holds.")
+]
+
 
 def import_command(
     source: Annotated[Path, typer.Argument(help="A folder or a ZIP file.", exists=True)],
-    at: Annotated[str, typer.Option("--at", help="The path that receives what SOURCE holds.")],
+    at: AtOption = None,
+    as_files: FilesOption = False,
     as_json: JsonOption = False,
     server: ServerOption = None,
     token: TokenOption = None,
@@ -144,16 +163,23 @@ def import_command(
     """Import files: each becomes a node, its bytes a binary. Run it again to go on.
 
     Links and devices are left out, and named. Exits with 1 when an entry was refused; the others
-    are imported.
+    are imported. A FileVault content package (with META-INF/vault/filter.xml) becomes the nodes
+    that it describes, of those paths that its filter covers; nothing is removed.
     """
-    check_path(at)
     entries = open_source(source)
+    is_package = not as_files and entries.has_file(FILTER)
+    if at is None and not is_package:
+        raise Misused("say with --at which path receives the files")
+    where = check_path(at or ROOT)
     total = entries.count() if TransferProgress.on_terminal() else None
     with _tree(server, token, writes=True) as tree, TransferProgress("imported", total) as progress:
-        importing = FolderImport(
-            tree, at, report=progress.report, refuse=progress.refuse, skip=progress.skip
-        )
-        counts = importing.run(entries)
+        report, refuse, skip = progress.report, progress.refuse, progress.skip
+        if is_package:
+            package = PackageImport(tree, report=report, refuse=refuse, skip=skip)
+            counts = package.run(ContentPackage(entries, where))
+        else:
+            files = FolderImport(tree, where, report=report, refuse=refuse, skip=skip)
+            counts = files.run(entries)
     _end(progress, counts, as_json=as_json)
 
 
@@ -162,11 +188,15 @@ def export_command(
     target: Annotated[
         Path, typer.Argument(help="A folder that is empty or does not exist, or a new file.zip.")
     ],
+    as_package: Annotated[
+        bool,
+        typer.Option("--as-package", help="Write a FileVault content package, with all nodes."),
+    ] = False,
     as_json: JsonOption = False,
     server: ServerOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Export files and folders, byte by byte.
+    """Export files and folders, byte by byte, or with --as-package nodes of every type.
 
     Exits with 1 when something was left out: it is named, with the reason.
     """
@@ -176,7 +206,8 @@ def export_command(
         open_target(target) as opened,
         TransferProgress("exported") as progress,
     ):
-        exporting = FolderExport(
+        kind = PackageExport if as_package else FolderExport
+        exporting = kind(
             tree, opened, report=progress.report, refuse=progress.refuse, skip=progress.skip
         )
         counts = exporting.run(path)

@@ -1,0 +1,1 @@
+"""FileVault content packages: `jcr_root`, docview XML and `filter.xml`, read and written."""

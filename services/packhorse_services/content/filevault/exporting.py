@@ -1,0 +1,154 @@
+"""A part of the tree into a content package that FileVault and `PackageImport` read."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+from xml.sax.saxutils import escape
+
+from packhorse.blobs.api import BlobCorrupt, BlobMissing
+from packhorse.content import tree
+from packhorse.content.node import ROOT, Binary, InvalidPath, Node, ancestors_of, check_path
+from packhorse_services.content.filevault.docview import DocviewNode, docview
+from packhorse_services.content.filevault.names import to_file
+from packhorse_services.content.filevault.package import CHILD_ORDER, CONTENT, NATIVE
+from packhorse_services.content.filevault.values import HINT, JcrValue, NoValue
+from packhorse_services.content.filevault.workspace_filter import PATH, filter_of
+from packhorse_services.content.transfer.folder_export import ExportTree
+from packhorse_services.content.transfer.folder_import import DATA, ImportCounts
+from packhorse_services.content.transfer.refusals import NothingThere
+from packhorse_services.content.transfer.targets import ContentTarget
+
+_UNWRITABLE = (OSError, ValueError, BlobMissing, BlobCorrupt, InvalidPath)
+_JCR_TYPES = {own: jcr for jcr, own in NATIVE.items()}
+
+
+class PackageExport:
+    """One export; `report` is called as it goes on, the others with a path and a reason.
+
+    Each node is a folder with a `.content.xml`, or a file; what JCR has no form for is reported,
+    and counts as skipped.
+    """
+
+    def __init__(
+        self,
+        origin: ExportTree,
+        target: ContentTarget,
+        *,
+        report: Callable[[ImportCounts], None],
+        refuse: Callable[[str, str], None],
+        skip: Callable[[str, str], None],
+    ) -> None:
+        self._origin, self._target = origin, target
+        self._report, self._refuse, self._skip = report, refuse, skip
+        self._folders: set[Sequence[str]] = set()
+        self.counts = ImportCounts()
+
+    def run(self, path: str) -> ImportCounts:
+        """Export the subtree of `path`. Raises `NothingThere`, and what origin and target raise."""
+        base = check_path(path)
+        files = set[str]()
+        with self._origin.nodes(base) as nodes:
+            for node in nodes:
+                if self.counts == ImportCounts():
+                    self._begin(base)
+                self._take(node, files)
+                self._report(self.counts)
+        if self.counts == ImportCounts():
+            raise NothingThere(f"there is nothing at {path!r}")
+        return self.counts
+
+    def _begin(self, base: str) -> None:
+        """Write what says which path the package is about, and which name it has."""
+        name = base.rpartition("/")[2] or "root"
+        self._folder(())
+        self._text(tuple(PATH.split("/")), filter_of(base))
+        properties = "".join(
+            f'<entry key="{key}">{escape(value)}</entry>\n'
+            for key, value in {"group": "packhorse", "name": name, "version": ""}.items()
+        )
+        self._text(
+            (*PATH.split("/")[:-1], "properties.xml"),
+            '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE properties SYSTEM '
+            f'"http://java.sun.com/dtd/properties.dtd">\n<properties>\n{properties}</properties>\n',
+        )
+
+    def _take(self, node: Node, files: set[str]) -> None:
+        """Write a node; `files` are the paths of those that are files, for what lies below."""
+        data = next((one for one in node.binaries if one.name == DATA), None)
+        try:
+            names = _names(node.path, files)
+            properties, binaries = self._values(node)
+            if data is not None and names:
+                files.add(node.path)
+                self._binary(names, data)
+                names = (*names[:-1], f"{names[-1]}.dir")
+                binaries.pop(DATA)
+                self.counts.files += 1
+            if data is None or properties or binaries or node.type not in _JCR_TYPES:
+                self._described(names, node, properties, binaries)
+        except _UNWRITABLE as error:
+            self.counts.refused += 1
+            self._refuse(node.path, str(error))
+            return
+        self.counts.nodes += 1
+
+    def _described(
+        self,
+        names: Sequence[str],
+        node: Node,
+        properties: dict[str, JcrValue],
+        binaries: dict[str, Binary],
+    ) -> None:
+        """Write a node's `.content.xml`, and the binaries that are none of a file's own."""
+        self._folder(names)
+        if node.type == tree.FOLDER and not properties and not binaries:
+            return
+        order = json.loads(node.properties).get(CHILD_ORDER, [])
+        for name, binary in binaries.items():
+            properties[name] = JcrValue("Binary", ("",))
+            self._binary((*names, f"{to_file(name)}.binary"), binary)
+        kind = _JCR_TYPES.get(node.type, node.type)
+        children = [one for one in order if isinstance(one, str)]
+        self._text((*names, CONTENT), "".join(docview(DocviewNode((), kind, properties, children))))
+
+    def _values(self, node: Node) -> tuple[dict[str, JcrValue], dict[str, Binary]]:
+        """Return what JCR has a form for; report the rest."""
+        given: dict[str, Any] = json.loads(node.properties)
+        values = {}
+        for name, value in given.items():
+            if name == CHILD_ORDER or (name.endswith(HINT) and name.removesuffix(HINT) in given):
+                continue
+            try:
+                values[name] = JcrValue.of_json(value, str(given.get(name + HINT, "")))
+            except NoValue as error:
+                self.counts.skipped += 1
+                self._skip(node.path, f"its property {name!r}: {error}")
+        return values, {one.name: one for one in node.binaries}
+
+    def _binary(self, names: Sequence[str], binary: Binary) -> None:
+        self._folder(names[:-1])
+        self._target.file(names, binary.length, self._origin.stream(binary))
+        self.counts.bytes += binary.length
+
+    def _text(self, names: Sequence[str], text: str) -> None:
+        self._folder(names[:-1])
+        content = text.encode()
+        self._target.file(names, len(content), iter([content]))
+
+    def _folder(self, names: Sequence[str]) -> None:
+        """Make a folder, and those above it, once."""
+        for depth in range(len(names) + 1):
+            if (above := tuple(names[:depth])) not in self._folders:
+                self._target.folder(above)
+                self._folders.add(above)
+
+
+def _names(path: str, files: set[str]) -> tuple[str, ...]:
+    """Return the names on the way to a node; below a file they go through its `.dir`."""
+    if path == ROOT:
+        return ("jcr_root",)
+    above = (
+        to_file(one.rpartition("/")[2]) + (".dir" if one in files else "")
+        for one in ancestors_of(check_path(path))
+    )
+    return ("jcr_root", *above, to_file(path.rpartition("/")[2]))

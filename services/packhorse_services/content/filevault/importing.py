@@ -1,0 +1,144 @@
+"""A content package into a tree: nodes batch by batch, their binaries durable before them."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from pydantic import ValidationError
+
+from packhorse.content.batches import batches
+from packhorse.content.json_limits import MAX_PROPERTIES_BYTES, check_json
+from packhorse.content.node import Binary, InvalidNode, Node
+from packhorse.content.schemas import BinaryReference, NodeBody
+from packhorse.runtime.reasons import reason_of
+from packhorse_services.content.filevault.package import (
+    ContentPackage,
+    LeftOut,
+    PackagedNode,
+    media_type,
+)
+from packhorse_services.content.transfer.folder_import import ImportCounts
+from packhorse_services.content.transfer.sources import UNREADABLE, SourceEntry
+
+_BATCH_NODES = 1_000
+_BATCH_BYTES = 8 * 1024**2
+
+
+class NodeTree(Protocol):
+    """A tree that takes nodes of any type."""
+
+    def existing(self, paths: Sequence[str]) -> Mapping[str, Node]:
+        """Return those of the nodes that are there, with properties and binaries."""
+        ...
+
+    def put_content(self, entry: SourceEntry) -> tuple[str, int]:
+        """Store a file's bytes; return their SHA-256 and length. Raises `UNREADABLE`."""
+        ...
+
+    def put_nodes(self, nodes: Sequence[Node]) -> None:
+        """Write nodes, and the folders above them that are missing."""
+        ...
+
+
+class PackageImport:
+    """One import; `report` is called after each batch, the others with a name and a reason.
+
+    What is there already and not in the package stays: nothing is removed. Run again it goes on.
+    """
+
+    def __init__(
+        self,
+        destination: NodeTree,
+        *,
+        report: Callable[[ImportCounts], None],
+        refuse: Callable[[str, str], None],
+        skip: Callable[[str, str], None],
+    ) -> None:
+        self._to = destination
+        self._report, self._refuse, self._skip = report, refuse, skip
+        self.counts = ImportCounts()
+
+    def run(self, package: ContentPackage) -> ImportCounts:
+        """Import everything. Raises what the destination raises."""
+        nodes = (one for one in package.nodes() if not self._left_out(one))
+        for batch in batches(nodes, _size, most=_BATCH_NODES, most_size=_BATCH_BYTES):
+            self._import({one.path: one for one in batch if isinstance(one, PackagedNode)})
+            self._report(self.counts)
+        return self.counts
+
+    def _left_out(self, one: PackagedNode | LeftOut) -> bool:
+        if isinstance(one, PackagedNode):
+            return False
+        if one.problem:
+            self._count_refused(one.name, one.reason)
+        else:
+            self.counts.skipped += 1
+            self._skip(one.name, one.reason)
+        return True
+
+    def _import(self, batch: Mapping[str, PackagedNode]) -> None:
+        existing = self._to.existing(list(batch))
+        nodes = []
+        for path, packaged in batch.items():
+            before = existing.get(path)
+            if before is not None and (packaged.keeps or _is_only_above(packaged)):
+                self.counts.unchanged += 1
+                continue
+            try:
+                node = self._node(packaged)
+            except (InvalidNode, *UNREADABLE) as error:
+                self._count_refused(path, str(error))
+                continue
+            if before is not None and _same(before, node):
+                self.counts.unchanged += 1
+            else:
+                nodes.append(node)
+        self._to.put_nodes(nodes)
+        self.counts.nodes += len(nodes)
+
+    def _node(self, packaged: PackagedNode) -> Node:
+        """Store a node's binaries and return it. Raises `InvalidNode` and `UNREADABLE`."""
+        properties = packaged.json()
+        binaries = {}
+        for name, entry in sorted(packaged.contents.items()):
+            sha256, length = self._to.put_content(entry)
+            self.counts.bytes += length
+            binaries[name] = Binary(name, sha256, length, media_type(packaged, name))
+        _check(packaged, properties, binaries)
+        return Node(packaged.path, packaged.type, properties, tuple(binaries.values()))
+
+    def _count_refused(self, name: str, reason: str) -> None:
+        self.counts.refused += 1
+        self._refuse(name, reason)
+
+
+def _check(packaged: PackagedNode, properties: str, binaries: Mapping[str, Binary]) -> None:
+    """Raise `InvalidNode` for what no repository holds, as the content service does."""
+    if len(properties.encode()) > MAX_PROPERTIES_BYTES:
+        raise InvalidNode(f"its properties have more than {MAX_PROPERTIES_BYTES} bytes")
+    check_json(properties)
+    references = {
+        name: BinaryReference(digest=f"sha256:{one.sha256}", length=one.length)
+        for name, one in binaries.items()
+    }
+    try:
+        NodeBody(type=packaged.type, binaries=references)
+    except ValidationError as error:
+        raise InvalidNode("; ".join(reason_of(one["msg"]) for one in error.errors())) from None
+
+
+def _is_only_above(packaged: PackagedNode) -> bool:
+    """Return whether the package has a folder there alone, without a word of what it is."""
+    return packaged.type == "folder" and not packaged.properties
+
+
+def _same(before: Node, node: Node) -> bool:
+    return (
+        before.type == node.type
+        and sorted(before.binaries, key=lambda one: one.name) == list(node.binaries)
+        and json.loads(before.properties) == json.loads(node.properties)
+    )
+
+
+def _size(one: PackagedNode | LeftOut) -> int:
+    return len(one.json()) if isinstance(one, PackagedNode) else 0
