@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from packhorse.client.errors import ClientError
+from packhorse.client.errors import Invalid
 from packhorse.client.exchange import Document, given, with_query
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.validation import StrictRoute
@@ -72,7 +72,7 @@ async def show_acts(visit: PageVisit, requested: Filter) -> Response:
     agent, wrong, acts = visit.agent(requested.agent), "", list[Act]()
     try:
         acts = await _acts(visit, agent, requested)
-    except (ClientError, ValueError) as error:
+    except (Invalid, ValueError) as error:
         wrong = str(error)
     return visit.page(
         "audit.html",
