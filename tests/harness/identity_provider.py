@@ -20,14 +20,15 @@ def identity_provider() -> Iterator[str]:
     """Run it until the block ends; gives its issuer. Its client is `console`, with `SECRET`."""
     modules = node_modules("oidc", _PINNED)
     command = [NODE / "node", _PINNED / "provider.mjs", modules]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
-        try:
-            assert running.stdout is not None
+    # The wheel's `node` starts another process, which no signal to it would reach.
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        with running.stdin:
             issuer = running.stdout.readline().strip()
             assert issuer, "the identity provider says why on standard error"
             yield issuer
-        finally:
-            running.kill()
 
 
 def signs_in(browser: httpx.Client, url: str, account: str) -> httpx.Response:

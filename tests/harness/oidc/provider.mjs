@@ -49,4 +49,5 @@ server.on("request", (request, answer) => {
   locked.add(account);
   return answer.end();
 });
+process.stdin.on("end", () => process.exit()).resume(); // ends with whoever has started it
 console.log(issuer);
