@@ -78,11 +78,10 @@ func (e *Events) Next() (Event, error) {
 		if err == nil && found {
 			return event, nil
 		}
-		if err == nil {
-			continue
-		}
-		if err := e.pause(); err != nil {
-			return Event{}, err
+		if err != nil {
+			if err := e.pause(); err != nil {
+				return Event{}, err
+			}
 		}
 	}
 }
@@ -134,7 +133,21 @@ func (e *Events) asked() (*http.Response, error) {
 	if e.lastID != "" {
 		request.Header.Set("Last-Event-ID", e.lastID)
 	}
-	return e.retries.RoundTrip(request)
+	return e.inTime().RoundTrip(request)
+}
+
+// inTime returns retries for which an answer that does not begin is lost.
+func (e *Events) inTime() Retries {
+	transport, isUsual := e.retries.Transport.(*http.Transport)
+	if e.retries.Transport == nil {
+		transport, isUsual = http.DefaultTransport.(*http.Transport)
+	}
+	if isUsual && transport.ResponseHeaderTimeout != e.Silence {
+		transport = transport.Clone()
+		transport.ResponseHeaderTimeout = e.Silence
+		e.retries.Transport = transport
+	}
+	return e.retries
 }
 
 // pause waits until a lost stream is opened again.

@@ -34,7 +34,7 @@ const LONGEST_PAUSE = 30;
  */
 export async function* follow(url: string, options: Follow = {}): AsyncGenerator<StreamEvent> {
   const { sleep = slept, silence = 45, signal } = options;
-  const send = retrying(options);
+  const send = retrying({ ...options, fetch: inTime(options.fetch ?? globalThis.fetch, silence) });
   let id = options.after ?? "";
   let isConnected = false;
   let retry = 1;
@@ -68,6 +68,18 @@ async function opened(
   if (answer.ok && answer.body) return answer.body;
   const { status, statusText: title } = answer;
   throw await answer.json().catch(() => ({ status, title }));
+}
+
+/** Returns a `fetch` for which an answer that does not begin in so many seconds is lost. */
+function inTime(send: typeof fetch, seconds: number): typeof fetch {
+  return async (input, init) => {
+    const request = new Request(input, init);
+    const closing = new AbortController();
+    const close = () => closing.abort(request.signal.reason ?? new TypeError("no answer in time"));
+    const late = setTimeout(close, seconds * 1000);
+    request.signal.addEventListener("abort", close, { once: true });
+    return send(new Request(request, { signal: closing.signal })).finally(() => clearTimeout(late));
+  };
 }
 
 function isForGood(error: unknown): boolean {

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.contract.client.conftest import Ask
-from tests.harness.played_service import CUT, Answer, Service, problem, stream
+from tests.harness.played_service import CUT, UNANSWERED, Answer, Service, problem, stream
 
 PACKAGES = {"path": "/events?types=package", "after": "p0"}
 BEHIND = "id: p2\n\n"
@@ -47,11 +47,12 @@ def test_it_goes_on_behind_the_last_position_wherever_the_stream_is_lost(
     assert 7.0 in found.pauses
 
 
-def test_a_silent_stream_is_lost(ask: Ask, service: Service) -> None:
-    service.answers = [stream(block(1), missing=100, silent=True), stream(block(2))]
-    told = ask("events", **PACKAGES, count=2, silence=0.2)
+def test_a_stream_that_is_silent_or_does_not_begin_is_lost(ask: Ask, service: Service) -> None:
+    falls_silent = stream(block(1), missing=100, silent=True)
+    service.answers = [UNANSWERED, falls_silent, UNANSWERED, stream(block(2))]
+    told = ask("events", **PACKAGES, count=2, silence=0.5)
     assert told.result == [event(1), event(2)]
-    assert positions(service) == ["p0", "p1"]
+    assert positions(service) == ["p0", "p0", "p1", "p1"]
 
 
 @pytest.mark.parametrize("connected", [False, True])

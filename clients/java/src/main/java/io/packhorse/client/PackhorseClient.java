@@ -46,6 +46,7 @@ public class PackhorseClient extends ApiClient {
   public Events follow(String path, String after, Duration silence) {
     HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(getBaseUri() + path));
     request.header("Accept", "text/event-stream").header("Cache-Control", "no-store");
+    request.timeout(silence); // until it is answered; a JDK that ends the stream too opens it again
     if (getRequestInterceptor() != null) {
       getRequestInterceptor().accept(request);
     }
