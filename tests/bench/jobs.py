@@ -69,7 +69,7 @@ def cpu_of(postmaster: int, name: str, jobs: int) -> Iterator[None]:
     def spent() -> float:
         workers = resource.getrusage(resource.RUSAGE_CHILDREN)
         while True:
-            with suppress(FileNotFoundError):  # a session that ended while it was looked at
+            with suppress(FileNotFoundError, ProcessLookupError):  # a session ended meanwhile
                 return postgres_time(postmaster) + workers.ru_utime + workers.ru_stime
 
     before = spent()

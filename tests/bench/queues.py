@@ -188,7 +188,7 @@ async def request_cost(app: Any, path: str) -> float:
         "path": where,
         "raw_path": where.encode(),
         "query_string": query.encode(),
-        "headers": [(b"host", b"p")],
+        "headers": [(b"host", b"localhost")],
         "client": ("127.0.0.1", 1),
         "server": ("127.0.0.1", 80),
     }
