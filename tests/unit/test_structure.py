@@ -17,7 +17,11 @@ REGISTRY = re.compile(
     r"\b(pypi\.org|pythonhosted\.org|npmjs\.\w+|docker\.io|ghcr\.io|quay\.io|gcr\.io|golang\.org"
     r"|maven\.org|crates\.io)\b"
 )
-SCHEMA_NAMES = {"json-schema.org", "maven.apache.org", "www.w3.org"}  # names, never fetched
+SCHEMA_NAMES = {  # names, never fetched
+    *("json-schema.org", "maven.apache.org", "www.w3.org", "java.sun.com", "www.jcp.org"),
+    *("sling.apache.org", "jackrabbit.apache.org", "www.day.com", "www.adobe.com"),
+    *("purl.org", "ns.adobe.com", "iptc.org"),
+}
 RESERVED_HOST = re.compile(r"(^|\.)(example|invalid|test|localhost|example\.(com|org|net))$")
 ANY_HOME = re.compile(r"(?<![\w.])/(work|root|home|Users)/")
 

@@ -98,7 +98,7 @@ def test_what_a_consumer_said_can_not_steer_the_terminal(
         "jobs": [job(1, "ACTIVE", progress=reported), job(2, "ERROR", result_message="no\nway")],
         "next": None,
     }
-    commands._show_jobs(document, Format.TABLE)
+    commands._show(document, "jobs", Format.TABLE)
     header, first, second = capsys.readouterr().out.splitlines()
     assert header.split()[:3] == ["NUMBER", "STATE", "TOPIC"]
     assert first.rstrip().endswith("3 of 10: \ufffd[2J[bold]thumb")

@@ -7,8 +7,6 @@ take is written as `%3f`. In XML, what no name may hold is written as `_x0020_`.
 import re
 from urllib.parse import unquote
 
-_PREFIXED = re.compile(r"_([^_:]+)_(.+)", re.DOTALL)
-_COLON = re.compile(r"([^:]+):(.+)", re.DOTALL)
 _UNSAFE = re.compile(r'[%\\/:*?"<>|\x00-\x1f]')
 _ESCAPED = re.compile(r"_x([0-9a-fA-F]{4})_")
 _START = re.compile(r"[A-Za-z_\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff]")
@@ -23,15 +21,15 @@ def from_file(name: str) -> str:
     name = unquote(name)
     if name.startswith("__"):
         return name[1:]
-    if found := _PREFIXED.fullmatch(name):
-        return f"{found[1]}:{found[2]}"
-    return name
+    prefix, _, local = name.removeprefix("_").partition("_")
+    return f"{prefix}:{local}" if name.startswith("_") and prefix and local else name
 
 
 def to_file(name: str) -> str:
     """Return the file name that says a node's name."""
-    if found := _COLON.fullmatch(name):
-        return f"_{_quoted(found[1])}_{_quoted(found[2])}"
+    prefix, _, local = name.partition(":")
+    if prefix and local:
+        return f"_{_quoted(prefix)}_{_quoted(local)}"
     return ("_" if name.startswith("_") and "_" in name[1:] else "") + _quoted(name)
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 HINT = "@TypeHint"
-_TYPED = re.compile(r"\{(\w+)\}(.*)", re.DOTALL)
 _TEXTS = ("String", "Date", "Name", "Path", "Reference", "WeakReference", "URI", "Decimal")
 _TYPES = frozenset((*_TEXTS, "Boolean", "Long", "Double", "Binary", "BinaryRef"))
 _LONG = range(-(2**63), 2**63)
@@ -34,9 +33,11 @@ class JcrValue:
     @classmethod
     def parsed(cls, text: str) -> "JcrValue":
         """Return what a docview attribute says."""
-        kind = "String"
-        if (found := _TYPED.fullmatch(text)) and found[1] in _TYPES:
-            kind, text = found[1], found[2]
+        kind, _, rest = text.removeprefix("{").partition("}")
+        if text.startswith("{") and kind in _TYPES:
+            text = rest
+        else:
+            kind = "String"
         if not text.startswith("["):
             return cls(kind, ("".join(part for part, _ in _letters(text)),))
         body = text[1:].removesuffix("]")
@@ -49,12 +50,12 @@ class JcrValue:
         kind = "" if self.type == "String" else f"{{{self.type}}}"
         if not self.is_list:
             [one] = self.values
-            escaped = one.replace("\\", "\\\\")
+            escaped = _escaped(one)
             looks_other = one.startswith("[") or (not kind and one.startswith("{"))
             return kind + ("\\" if looks_other else "") + escaped
         if self.values == ("",):
             return f"{kind}[{_EMPTY}]"
-        escaped = ",".join(re.sub(r"([\\,])", r"\\\1", one) for one in self.values)
+        escaped = ",".join(_escaped(one).replace(",", "\\,") for one in self.values)
         return f"{kind}[{escaped}]"
 
     def as_json(self) -> tuple[Any, str]:
@@ -80,6 +81,10 @@ class JcrValue:
         if kind not in _TYPES or (not hint and len(kinds) > 1):
             raise NoValue("its values are of several types, or of a type that JCR does not have")
         return cls(kind, tuple(_written(one) for one in values), isinstance(value, list))
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\")
 
 
 def _letters(text: str) -> Iterator[tuple[str, bool]]:
