@@ -24,8 +24,8 @@ def announcement(topic_ids: Iterable[int]) -> bytes:
     """
     ids = b",".join(b"%d" % one for one in topic_ids)
     return (
-        b"SELECT pg_notify('packhorse_journal', id::text), "
-        b"set_config('synchronous_commit', 'off', true) FROM unnest('{%b}'::bigint[]) AS id" % ids
+        b"SELECT pg_notify('%b', id::text), set_config('synchronous_commit', 'off', true) "
+        b"FROM unnest('{%b}'::bigint[]) AS id" % (_CHANNEL.encode(), ids)
     )
 
 
