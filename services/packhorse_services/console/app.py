@@ -23,11 +23,11 @@ from packhorse_services.console.page import (
     distributions,
     failures,
     mending,
+    neighbours,
     overview,
     provider,
     queue,
     releases,
-    sign_in,
     subscriber,
 )
 from packhorse_services.console.parts import PROVIDER_PAGE, ConsoleParts, assemble
@@ -37,8 +37,18 @@ _SERVICE = ServiceDescription(
     "packhorse console", "Shows where content is and what stands in its way, as pages for people."
 )
 _PAGES = (
-    *(sign_in, provider, overview, clearing, queue, subscriber, distributions, mending, failures),
-    *(commands, acts, distribute, releases, content, compare, live, journal),
+    *(
+        neighbours,
+        provider,
+        overview,
+        clearing,
+        queue,
+        subscriber,
+        distributions,
+        mending,
+        failures,
+    ),
+    *(commands, acts, distribute, releases, content, compare, live, journal, neighbours),
 )
 
 
@@ -54,7 +64,8 @@ def console(settings: Settings, authenticator: Authenticator) -> FastAPI:
                 yield
         if parts.provider is not None:
             await parts.provider.close()
-        for services in (parts.publishers, parts.contents, parts.cleanup, parts.compared):
+        asked = (parts.publishers, parts.contents, parts.cleanup, parts.compared, parts.neighbours)
+        for services in asked:
             await services.close()
 
     app = create_app(_SERVICE, authenticator, Readiness({}), lifespan=lifespan, docs=settings.docs)

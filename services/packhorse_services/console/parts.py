@@ -1,6 +1,5 @@
 """What the pages work with; made once, found through the app."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastapi import Request
@@ -8,7 +7,6 @@ from fastapi import Request
 from packhorse.runtime.feed import Streams
 from packhorse.runtime.jwt_tokens import JwtVerifier
 from packhorse.runtime.metrics import CONSOLE_EVENT_STREAMS, report
-from packhorse.runtime.pages.kept_tokens import KeptTokens, TokenLimits
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.places import Places
 from packhorse_services.console.audit_lines import RecentAudit
@@ -22,20 +20,11 @@ PROVIDER_PAGE, PROVIDER_DONE = "sign-in/provider", "sign-in/provider/done"
 """Pages that lead to the identity provider, and back."""
 _COMPARISONS = 4
 """Comparisons under way, one of a caller; each asks for up to 8 pages of digests at a time."""
-_LINKS = TokenLimits(longest_s=600, idle_s=600, each=5, most=1_000)
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbour:
-    """A page of another service that the navigation names."""
-
-    title: str
-    url: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleParts:
-    """The services that are asked, the links that sign in, and other services' pages.
+    """The services that are asked; `neighbours` have pages of their own.
 
     `publishers` are by the names of their agents; `contents` by subscribers' names, the author's
     by an empty one; `cleanup` has one with an empty name, or none. `compared` are the publishers
@@ -49,8 +38,7 @@ class ConsoleParts:
     compared: Services
     comparisons: Places
     streams: Streams
-    links: KeptTokens
-    neighbours: Sequence[Neighbour]
+    neighbours: Services
     provider: IdentityProvider | None
     audit: RecentAudit
 
@@ -59,7 +47,8 @@ def assemble(settings: Settings) -> ConsoleParts:
     """Make them; nothing connects yet."""
     cleanup = {"": settings.cleanup_url} if settings.cleanup_url else {}
     report("packhorse_console_")
-    pages = (("Jobs", settings.jobs_page_url), ("Topology", settings.topology_page_url))
+    pages = {"Jobs": settings.jobs_page_url, "Topology": settings.topology_page_url}
+    pages = {title: url.partition(PREFIX)[0] for title, url in pages.items() if url}
     contents = {"": settings.content_url, **settings.subscriber_urls}
     contents = {name: url for name, url in contents.items() if url}
     return ConsoleParts(
@@ -69,8 +58,7 @@ def assemble(settings: Settings) -> ConsoleParts:
         Services("publisher", settings.publisher_urls, settings.upstream_timeout_s),
         Places("comparisons", _COMPARISONS, 1),
         Streams(CONSOLE_EVENT_STREAMS, _STREAMS),
-        KeptTokens(_LINKS),
-        [Neighbour(title, url) for title, url in pages if url],
+        Services("console", pages, settings.upstream_timeout_s),
         _provider(settings) if settings.oidc_client_id else None,
         RecentAudit(),
     )

@@ -37,7 +37,7 @@ def test_what_stands_still_comes_first_with_its_reason(site: ConsoleSite) -> Non
     assert "NotNullViolation" in text
     assert "then retry" in text, "what to do"
     assert "packhorse get queues" in text
-    assert 'href="http://127.0.0.1:1/pages/jobs"' in text
+    assert 'href="/pages/neighbours/Jobs"' in text
 
 
 def test_a_page_is_asked_with_the_callers_own_token(site: ConsoleSite) -> None:
@@ -275,3 +275,16 @@ def test_a_link_is_for_who_may_see_the_pages(site: ConsoleSite, token: str, stat
     assert answer.status_code == status
     cookie_only = site.post("sign-in-links")
     assert cookie_only.status_code == 401, "a cookie makes no links"
+
+
+def test_other_services_pages_are_opened_without_signing_in_again(site: ConsoleSite) -> None:
+    with console_site(topology_page_url=f"{site.url}/pages/topology") as other:
+        answer = other.get("neighbours/Topology")
+        address, _, ticket = answer.headers["location"].partition("?ticket=")
+        assert (answer.status_code, address) == (303, f"{site.url}/pages/sign-in/link")
+        assert site.post("sign-in/link", token=None, ticket=ticket).status_code == 303
+        nobody = other.get("neighbours/Topology", token=None)
+        assert nobody.headers["location"].startswith("/pages/sign-in?next=")
+        assert other.get("neighbours/Other").status_code == 404
+    away = site.get("neighbours/Jobs")
+    assert (away.status_code, away.headers["location"]) == (303, "http://127.0.0.1:1/pages/jobs")

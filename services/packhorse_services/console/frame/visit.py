@@ -87,13 +87,12 @@ class Visit:
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Return a page in the frame that all pages have."""
-        neighbours = of(self.request).neighbours
         return PAGES.page(
             template,
             status,
             who=self.who.name,
             may=self.rights,
-            neighbours=neighbours,
+            neighbours=list(of(self.request).neighbours.urls),
             query=self.request.url.query,
             **values,
         )

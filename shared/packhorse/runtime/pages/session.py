@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from starlette.responses import RedirectResponse
 
-from packhorse.runtime.auth import Authenticator, Principal, TokenScope, now_known
+from packhorse.runtime.auth import Authenticator, Principal, TokenScope, now_known, require
 from packhorse.runtime.pages.kept_tokens import KeptTokens, TokenLimits, TokenSource
 from packhorse.runtime.pages.rendering import PREFIX, Pages, tagged
 from packhorse.runtime.problems import Problem
@@ -23,6 +23,7 @@ SCOPE = TokenScope.QUEUES_READ
 IDLE_S, LONGEST_S = 3_600.0, 43_200.0
 _EACH, _MOST = 100, 2_000
 """Sessions of one caller, for a token may be several people's, and of all."""
+_LINKS = TokenLimits(longest_s=600, idle_s=600, each=5, most=1_000)
 _LONGEST_PATH = 2000
 _MOST_FIELDS = 20
 _LONGEST_FORM = 64 * 1024
@@ -54,8 +55,10 @@ def admit_visitors(app: FastAPI, pages: Pages, way_in: WayIn | None = None) -> N
     how = app.state.way_in = way_in or WayIn()
     limits = TokenLimits(how.longest_s, how.idle_s, _EACH, _MOST)
     app.state.sessions = KeptTokens(limits, on_end=how.on_sign_out)
+    app.state.links = KeptTokens(_LINKS)
     app.state.session_cookie = f"packhorse_{pages.home.rpartition('/')[2]}"
     app.include_router(_session_router(pages))
+    app.include_router(_link_router(pages))
 
 
 async def visitor(request: Request) -> Principal:
@@ -119,6 +122,8 @@ async def posted(request: Request) -> dict[str, str]:
 
 
 Form = Annotated[dict[str, str], Depends(posted)]
+Caller = Annotated[Principal, Depends(require(SCOPE))]
+Ticket = Annotated[str, Query(max_length=100)]
 Next = Annotated[str, Query(alias="next", max_length=_LONGEST_PATH)]
 
 
@@ -148,6 +153,37 @@ def _session_router(pages: Pages) -> APIRouter:
     async def sign_out(request: Request) -> Response:
         """End the session: its key is good no more, wherever it was copied to."""
         return _signed_out(request)
+
+    return router
+
+
+def _link_router(pages: Pages) -> APIRouter:
+    """Return the routes of links that sign a browser in once, for who has a token elsewhere.
+
+    A link is a page with one button: a program that only looks at links uses none up, and no other
+    site can sign a browser in by one.
+    """
+    router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+
+    @router.post("/sign-in-links")
+    async def make_sign_in_link(request: Request, caller: Caller) -> dict[str, str]:
+        """Return the path of a page that signs a browser in with the caller's own token, once."""
+        token = request.headers.get("authorization", "").partition(" ")[2].strip()
+        ticket = request.app.state.links.keep(token, caller.name)
+        return {"path": f"{PREFIX}/sign-in/link?ticket={ticket}"}
+
+    @router.get("/sign-in/link")
+    async def show_sign_in_link(ticket: Ticket = "") -> Response:
+        """Show the button that signs in."""
+        return pages.page("sign_in_link.html", ticket=ticket)
+
+    @router.post("/sign-in/link")
+    async def follow_sign_in_link(request: Request, form: Form) -> Response:
+        """Sign in with the token of the link."""
+        token = request.app.state.links.take(form.get("ticket", ""))
+        if not token and not request.app.state.authenticator.is_off:
+            return pages.page("sign_in_link_used.html", 410)
+        return await signed_in(request, pages, token)
 
     return router
 
