@@ -38,7 +38,6 @@ _SERVICE = ServiceDescription(
 )
 _PAGES = (
     *(
-        neighbours,
         provider,
         overview,
         clearing,
@@ -64,7 +63,7 @@ def console(settings: Settings, authenticator: Authenticator) -> FastAPI:
                 yield
         if parts.provider is not None:
             await parts.provider.close()
-        asked = (parts.publishers, parts.contents, parts.cleanup, parts.compared, parts.neighbours)
+        asked = (parts.publishers, parts.contents, parts.cleanup, parts.compared, parts.signing_in)
         for services in asked:
             await services.close()
 

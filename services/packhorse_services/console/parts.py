@@ -1,5 +1,6 @@
 """What the pages work with; made once, found through the app."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from fastapi import Request
@@ -24,7 +25,9 @@ _COMPARISONS = 4
 
 @dataclass(frozen=True, slots=True)
 class ConsoleParts:
-    """The services that are asked; `neighbours` have pages of their own.
+    """The services that are asked; `neighbours` are other services' pages, by their titles.
+
+    Of those of them that `signing_in` has, a visitor gets a link that signs in.
 
     `publishers` are by the names of their agents; `contents` by subscribers' names, the author's
     by an empty one; `cleanup` has one with an empty name, or none. `compared` are the publishers
@@ -38,7 +41,8 @@ class ConsoleParts:
     compared: Services
     comparisons: Places
     streams: Streams
-    neighbours: Services
+    neighbours: Mapping[str, str]
+    signing_in: Services
     provider: IdentityProvider | None
     audit: RecentAudit
 
@@ -48,7 +52,11 @@ def assemble(settings: Settings) -> ConsoleParts:
     cleanup = {"": settings.cleanup_url} if settings.cleanup_url else {}
     report("packhorse_console_")
     pages = {"Jobs": settings.jobs_page_url, "Topology": settings.topology_page_url}
-    pages = {title: url.partition(PREFIX)[0] for title, url in pages.items() if url}
+    neighbours = {
+        title: url.removesuffix(f"{PREFIX}/{title.lower()}")
+        for title, url in pages.items()
+        if url.endswith(f"{PREFIX}/{title.lower()}")
+    }
     contents = {"": settings.content_url, **settings.subscriber_urls}
     contents = {name: url for name, url in contents.items() if url}
     return ConsoleParts(
@@ -58,7 +66,8 @@ def assemble(settings: Settings) -> ConsoleParts:
         Services("publisher", settings.publisher_urls, settings.upstream_timeout_s),
         Places("comparisons", _COMPARISONS, 1),
         Streams(CONSOLE_EVENT_STREAMS, _STREAMS),
-        Services("console", pages, settings.upstream_timeout_s),
+        {title: url for title, url in pages.items() if url},
+        Services("console", neighbours, settings.upstream_timeout_s),
         _provider(settings) if settings.oidc_client_id else None,
         RecentAudit(),
     )

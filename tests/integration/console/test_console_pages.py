@@ -286,5 +286,8 @@ def test_other_services_pages_are_opened_without_signing_in_again(site: ConsoleS
         nobody = other.get("neighbours/Topology", token=None)
         assert nobody.headers["location"].startswith("/pages/sign-in?next=")
         assert other.get("neighbours/Other").status_code == 404
+    for address in ("https://pages.example/pages/other", "https://ops.example/jobs"):
+        with console_site(jobs_page_url=address) as proxied:
+            assert proxied.get("neighbours/Jobs").headers["location"] == address
     away = site.get("neighbours/Jobs")
     assert (away.status_code, away.headers["location"]) == (303, "http://127.0.0.1:1/pages/jobs")

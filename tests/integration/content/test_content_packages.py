@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from packhorse.content import tree
+from packhorse.content.node import Node
 from tests.harness.author import Author
 from tests.harness.filevault import described, files, package, real_packages
 
@@ -157,22 +159,25 @@ def test_the_filter_decides_and_merge_keeps_what_is_there(author: Author, tmp_pa
     filters = (
         '<workspaceFilter><filter root="/content/a"><exclude pattern="/content/a/not(/.*)?"/>'
         '<exclude pattern=".*/secret" matchProperties="true"/></filter>'
-        '<filter root="/content/kept" mode="merge"/></workspaceFilter>'
+        '<filter root="/content/kept" mode="merge"/><filter root="/content/a/not/so"/>'
+        "</workspaceFilter>"
     )
     kept = docview('jcr:primaryType="my:Type" from="{Long}1"')
     texts = {
         "content/a/.content.xml": docview('jcr:primaryType="x" secret="1" title="t"'),
         "content/a/not/.content.xml": PAGE,
+        "content/a/not/so/.content.xml": PAGE,
         "content/kept/.content.xml": kept,
         "META-INF/vault/filter.xml": filters,
     }
     author.imported(package(tmp_path / "1.zip", texts), "/")
     texts["content/kept/.content.xml"] = kept.replace("}1", "}2")
     counts = author.imported(package(tmp_path / "2.zip", texts), "/")
-    assert (counts["nodes"], counts["unchanged"]) == (0, 2)
+    assert (counts["nodes"], counts["unchanged"], counts["bytes"]) == (0, 4, 0)
     nodes = author.nodes()
     assert nodes["/content/a"].properties == '{"title": "t"}'
-    assert "/content/a/not" not in nodes
+    assert nodes["/content/a/not"].type == "folder", "it is above what another root covers"
+    assert nodes["/content/a/not/so"].type == "cq:Page"
     assert nodes["/content/kept"].properties == '{"from": 1}'
 
 
@@ -199,6 +204,58 @@ def test_what_is_damaged_is_refused_and_named(
     result = author.run("import", given, code=1)
     assert says in result.stderr
     assert ("/content/good/jcr:content" in author.nodes()) == ("META-INF" not in str(files))
+
+
+def test_what_a_package_would_turn_into_something_else_is_named(
+    author: Author, tmp_path: Path
+) -> None:
+    with author.connection() as conn:
+        tree.upsert(
+            conn,
+            [
+                *(Node(path, "my:Type", '{"a": 1}') for path in ("/c", "/c/my_ns:x", "/c/f.dir")),
+                *(Node(path, "my:Type") for path in ("/c/f.dir/below", "/c/plain")),
+                Node("/c/order", "folder", '{":childOrder": ["b", "a"]}'),
+            ],
+        )
+    texts = {"f": "", "x.binary": "", ".content.xml": "", "a.xml": PAGE, "plain.xml": "<a/>"}
+    author.imported(_folder(tmp_path / "in", texts), "/c")
+    done = author.run("export", "/c", tmp_path / "out.zip", "--as-package", "--json", code=1)
+    counts = json.loads(done.stdout)
+    left_out = {line.split("'")[1] for line in done.stderr.splitlines() if "left out" in line}
+    gone = {
+        "/c/my_ns:x",
+        "/c/f.dir",
+        "/c/f.dir/below",
+        "/c/x.binary",
+        "/c/.content.xml",
+        "/c/a.xml",
+    }
+    assert (counts["skipped"], left_out) == (len(gone), gone)
+    author.imported(tmp_path / "out.zip", "/copy")
+    nodes, copied = author.nodes("/c"), author.nodes("/copy/c")
+    assert {path.removeprefix("/copy") for path in copied} == set(nodes) - gone
+    for path, node in copied.items():
+        assert node.properties == nodes[path.removeprefix("/copy")].properties
+        assert node.type == nodes[path.removeprefix("/copy")].type
+
+
+def _folder(folder: Path, texts: dict[str, str]) -> Path:
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_what_would_take_too_much_memory_is_refused(author: Author, tmp_path: Path) -> None:
+    many = docview('jcr:primaryType="x"', '<a jcr:primaryType="x"/>' * 100_001)
+    long = docview('jcr:primaryType="x"', " " * 16 * 1024**2)
+    deep = docview('jcr:primaryType="x"', "<a>" * 500 + "</a>" * 500)
+    texts = {f"content/{n}/.content.xml": text for n, text in enumerate((many, long, deep))}
+    done = author.run("import", package(tmp_path / "in.zip", texts), code=1)
+    for says in ("holds more", "has more", "is deeper"):
+        assert f"its XML {says}" in done.stderr
+    assert author.nodes() == {}
 
 
 def test_a_package_may_be_taken_as_files(author: Author, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ class Visit:
             status,
             who=self.who.name,
             may=self.rights,
-            neighbours=list(of(self.request).neighbours.urls),
+            neighbours=list(of(self.request).neighbours),
             query=self.request.url.query,
             **values,
         )

@@ -41,13 +41,15 @@ _NAMESPACES = {
 """Of another prefix a namespace is made up, for the node does not say it."""
 
 _MOST_DEPTH = 500
+_MOST_NODES = 100_000
+_LARGEST = 16 * 1024**2
 
 
 @dataclass(slots=True)
 class DocviewNode:
-    """An element with a type: `names` lead to it from the document's own node."""
+    """An element with a type; `below` has the names that lead to it from the first, or is empty."""
 
-    names: tuple[str, ...]
+    below: str
     type: str
     properties: dict[str, JcrValue]
     children: list[str] = field(default_factory=list)
@@ -63,7 +65,7 @@ def read_docview(file: BinaryIO) -> list[DocviewNode] | None:
     reading = _Reading()
     try:
         for chunk in chunks_of(file):
-            reading.parser.Parse(chunk, False)
+            reading.take(chunk)
         reading.parser.Parse(b"", True)
     except _NoDocview:
         return None
@@ -79,11 +81,19 @@ class _Reading:
         self.nodes: list[DocviewNode] = []
         self.is_docview = False
         self._open: list[tuple[str, DocviewNode | None]] = []
+        self._length = 0
         self.parser = expat.ParserCreate()
         self.parser.ordered_attributes = True
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = lambda _: self._open.pop()
         self.parser.EntityDeclHandler = self._refuse
+
+    def take(self, chunk: bytes) -> None:
+        """Read on. Raises `NotImportable` for a document that would take too much memory."""
+        self._length += len(chunk)
+        self.parser.Parse(chunk, False)
+        if self.is_docview and self._length > _LARGEST:
+            raise NotImportable(f"its XML has more than {_LARGEST} bytes")
 
     def _start(self, element: str, attributes: Sequence[str]) -> None:
         given = dict(zip(attributes[::2], attributes[1::2], strict=True))
@@ -96,24 +106,26 @@ class _Reading:
         name = from_element(element)
         if self._open and (above := self._open[-1][1]):
             above.children.append(name)
-        names = (*(one for one, _ in self._open[1:]), name) if self._open else ()
-        node = _node(names, given)
+        below = f"{self._open[-1][0]}/{name}" if self._open else ""
+        node = _node(below, given)
         if node:
             self.nodes.append(node)
-        self._open.append((name, node))
+        if len(self.nodes) > _MOST_NODES:
+            raise NotImportable(f"its XML holds more than {_MOST_NODES} nodes")
+        self._open.append((below, node))
 
     def _refuse(self, *_: Any) -> None:
         raise NotImportable("its XML declares entities, which are not read")
 
 
-def _node(names: tuple[str, ...], attributes: Mapping[str, str]) -> DocviewNode | None:
+def _node(below: str, attributes: Mapping[str, str]) -> DocviewNode | None:
     values = {
         from_element(name): JcrValue.parsed(text)
         for name, text in attributes.items()
         if name != "xmlns" and not name.startswith("xmlns:")
     }
     kind = values.pop(PRIMARY_TYPE, None)
-    return DocviewNode(names, kind.values[0], values) if kind and kind.values else None
+    return DocviewNode(below, kind.values[0], values) if kind and kind.values else None
 
 
 def docview(node: DocviewNode) -> Iterator[str]:

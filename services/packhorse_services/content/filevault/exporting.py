@@ -9,8 +9,15 @@ from packhorse.blobs.api import BlobCorrupt, BlobMissing
 from packhorse.content import tree
 from packhorse.content.node import ROOT, Binary, InvalidPath, Node, ancestors_of, check_path
 from packhorse_services.content.filevault.docview import DocviewNode, docview
-from packhorse_services.content.filevault.names import to_file
-from packhorse_services.content.filevault.package import CHILD_ORDER, CONTENT, NATIVE
+from packhorse_services.content.filevault.names import from_file, to_file
+from packhorse_services.content.filevault.package import (
+    BESIDE,
+    BINARY,
+    CHILD_ORDER,
+    CONTENT,
+    NATIVE,
+    XML,
+)
 from packhorse_services.content.filevault.values import HINT, JcrValue, NoValue
 from packhorse_services.content.filevault.workspace_filter import PATH, filter_of
 from packhorse_services.content.transfer.folder_export import ExportTree
@@ -41,17 +48,18 @@ class PackageExport:
         self._origin, self._target = origin, target
         self._report, self._refuse, self._skip = report, refuse, skip
         self._folders: set[Sequence[str]] = set()
+        self._files: set[str] = set()
+        self._left_out: set[str] = set()
         self.counts = ImportCounts()
 
     def run(self, path: str) -> ImportCounts:
         """Export the subtree of `path`. Raises `NothingThere`, and what origin and target raise."""
         base = check_path(path)
-        files = set[str]()
         with self._origin.nodes(base) as nodes:
             for node in nodes:
                 if self.counts == ImportCounts():
                     self._begin(base)
-                self._take(node, files)
+                self._take(node)
                 self._report(self.counts)
         if self.counts == ImportCounts():
             raise NothingThere(f"there is nothing at {path!r}")
@@ -72,25 +80,51 @@ class PackageExport:
             f'"http://java.sun.com/dtd/properties.dtd">\n<properties>\n{properties}</properties>\n',
         )
 
-    def _take(self, node: Node, files: set[str]) -> None:
-        """Write a node; `files` are the paths of those that are files, for what lies below."""
+    def _take(self, node: Node) -> None:
+        """Write a node, unless its name means something else in a package."""
         data = next((one for one in node.binaries if one.name == DATA), None)
         try:
-            names = _names(node.path, files)
-            properties, binaries = self._values(node)
-            if data is not None and names:
-                files.add(node.path)
-                self._binary(names, data)
-                names = (*names[:-1], f"{names[-1]}.dir")
-                binaries.pop(DATA)
-                self.counts.files += 1
-            if data is None or properties or binaries or node.type not in _JCR_TYPES:
-                self._described(names, node, properties, binaries)
+            if reason := self._misread(node.path, data):
+                self._left_out.add(node.path)
+                self.counts.skipped += 1
+                self._skip(node.path, reason)
+                return
+            self._write(node, data)
         except _UNWRITABLE as error:
             self.counts.refused += 1
             self._refuse(node.path, str(error))
-            return
-        self.counts.nodes += 1
+        else:
+            self.counts.nodes += 1
+
+    def _misread(self, path: str, data: Binary | None) -> str:
+        """Say why who reads the package would take a node for something else, or nothing."""
+        name = path.rpartition("/")[2]
+        if any(above in self._left_out for above in ancestors_of(path)):
+            return "what lies above it is left out"
+        if from_file(to_file(name)) != name:
+            return "its name has no form as a file name of FileVault"
+        if name.endswith(BESIDE) and path.removesuffix(BESIDE) in self._files:
+            return "what has this name is taken for a part of the file beside it"
+        if data is None:
+            return ""
+        if name == CONTENT or (name.endswith(XML) and self._is_docview(data)):
+            return "what the file holds is taken for the description of a node"
+        return "the file is taken for a node's binary" if name.endswith(BINARY) else ""
+
+    def _is_docview(self, data: Binary) -> bool:
+        return b"<jcr:root" in next(self._origin.stream(data), b"")
+
+    def _write(self, node: Node, data: Binary | None) -> None:
+        names = _names(node.path, self._files)
+        properties, binaries = self._values(node)
+        if data is not None and node.path != ROOT:
+            self._files.add(node.path)
+            self._binary(names, data)
+            names = (*names[:-1], f"{names[-1]}{BESIDE}")
+            binaries.pop(DATA)
+            self.counts.files += 1
+        if data is None or properties or binaries or node.type not in _JCR_TYPES:
+            self._described(names, node, properties, binaries)
 
     def _described(
         self,
@@ -101,15 +135,15 @@ class PackageExport:
     ) -> None:
         """Write a node's `.content.xml`, and the binaries that are none of a file's own."""
         self._folder(names)
-        if node.type == tree.FOLDER and not properties and not binaries:
-            return
         order = json.loads(node.properties).get(CHILD_ORDER, [])
+        if node.type == tree.FOLDER and not (properties or binaries or order):
+            return
         for name, binary in binaries.items():
             properties[name] = JcrValue("Binary", ("",))
-            self._binary((*names, f"{to_file(name)}.binary"), binary)
+            self._binary((*names, f"{to_file(name)}{BINARY}"), binary)
         kind = _JCR_TYPES.get(node.type, node.type)
         children = [one for one in order if isinstance(one, str)]
-        self._text((*names, CONTENT), "".join(docview(DocviewNode((), kind, properties, children))))
+        self._text((*names, CONTENT), "".join(docview(DocviewNode("", kind, properties, children))))
 
     def _values(self, node: Node) -> tuple[dict[str, JcrValue], dict[str, Binary]]:
         """Return what JCR has a form for; report the rest."""
@@ -148,7 +182,7 @@ def _names(path: str, files: set[str]) -> tuple[str, ...]:
     if path == ROOT:
         return ("jcr_root",)
     above = (
-        to_file(one.rpartition("/")[2]) + (".dir" if one in files else "")
+        to_file(one.rpartition("/")[2]) + (BESIDE if one in files else "")
         for one in ancestors_of(check_path(path))
     )
     return ("jcr_root", *above, to_file(path.rpartition("/")[2]))

@@ -18,7 +18,7 @@ from packhorse_services.content.filevault.package import (
     media_type,
 )
 from packhorse_services.content.transfer.folder_import import ImportCounts
-from packhorse_services.content.transfer.sources import UNREADABLE, SourceEntry
+from packhorse_services.content.transfer.sources import UNREADABLE, SourceEntry, examined
 
 _BATCH_NODES = 1_000
 _BATCH_BYTES = 8 * 1024**2
@@ -31,8 +31,8 @@ class NodeTree(Protocol):
         """Return those of the nodes that are there, with properties and binaries."""
         ...
 
-    def put_content(self, entry: SourceEntry) -> tuple[str, int]:
-        """Store a file's bytes; return their SHA-256 and length. Raises `UNREADABLE`."""
+    def put_content(self, entry: SourceEntry, sha256: str) -> None:
+        """Store a file's bytes, which have this SHA-256. Raises `UNREADABLE`."""
         ...
 
     def put_nodes(self, nodes: Sequence[Node]) -> None:
@@ -85,31 +85,33 @@ class PackageImport:
                 self.counts.unchanged += 1
                 continue
             try:
-                node = self._node(packaged)
+                node = _described(packaged)
+                if before is not None and _same(before, node):
+                    self.counts.unchanged += 1
+                    continue
+                for binary in node.binaries:
+                    self._to.put_content(packaged.contents[binary.name], binary.sha256)
+                    self.counts.bytes += binary.length
             except (InvalidNode, *UNREADABLE) as error:
                 self._count_refused(path, str(error))
-                continue
-            if before is not None and _same(before, node):
-                self.counts.unchanged += 1
             else:
                 nodes.append(node)
         self._to.put_nodes(nodes)
         self.counts.nodes += len(nodes)
 
-    def _node(self, packaged: PackagedNode) -> Node:
-        """Store a node's binaries and return it. Raises `InvalidNode` and `UNREADABLE`."""
-        properties = packaged.json()
-        binaries = {}
-        for name, entry in sorted(packaged.contents.items()):
-            sha256, length = self._to.put_content(entry)
-            self.counts.bytes += length
-            binaries[name] = Binary(name, sha256, length, media_type(packaged, name))
-        _check(packaged, properties, binaries)
-        return Node(packaged.path, packaged.type, properties, tuple(binaries.values()))
-
     def _count_refused(self, name: str, reason: str) -> None:
         self.counts.refused += 1
         self._refuse(name, reason)
+
+
+def _described(packaged: PackagedNode) -> Node:
+    """Return a node with the digests of its binaries. Raises `InvalidNode` and `UNREADABLE`."""
+    properties, binaries = packaged.json(), {}
+    for name, entry in sorted(packaged.contents.items()):
+        _, sha256, length = examined(entry)
+        binaries[name] = Binary(name, sha256, length, media_type(packaged, name))
+    _check(packaged, properties, binaries)
+    return Node(packaged.path, packaged.type, properties, tuple(binaries.values()))
 
 
 def _check(packaged: PackagedNode, properties: str, binaries: Mapping[str, Binary]) -> None:

@@ -28,7 +28,9 @@ ROOT_FOLDER = "jcr_root/"
 NATIVE = {"nt:file": FILE, "nt:folder": FOLDER}
 """What packhorse has types of its own for."""
 
-_DIR, _BINARY, _XML = ".dir", ".binary", ".xml"
+BESIDE, BINARY, XML = ".dir", ".binary", ".xml"
+"""How folders and files end that are none of the tree's own, and files that may describe nodes."""
+
 _NOT_CONTENT = {
     "META-INF/vault/nodetypes.cnd": "node types are not defined here: a node may have any type",
     "META-INF/vault/privileges.xml": "privileges are no content",
@@ -108,38 +110,37 @@ class ContentPackage:
             if nodes is None:
                 raise NotImportable("it is no docview XML, and nothing else is read from it")
             yield from self._placed(nodes, name.rpartition("/")[0])
-        elif not name.endswith(_BINARY) and f"{entry.name}{_DIR}/{CONTENT}" not in self._entries:
+        elif not name.endswith(BINARY) and f"{entry.name}{BESIDE}/{CONTENT}" not in self._entries:
             yield from self._of_file(entry, name)
 
     def _of_file(self, entry: SourceEntry, name: str) -> Iterator[PackagedNode | LeftOut]:
-        nodes = _read(entry) if name.endswith(_XML) else None
+        nodes = _read(entry) if name.endswith(XML) else None
         if nodes is not None:
-            yield from self._placed(nodes, name.removesuffix(_XML))
+            yield from self._placed(nodes, name.removesuffix(XML))
         else:
             yield from self._covered(PackagedNode(self._path(name), FILE, {}, {DATA: entry}))
 
     def _is_known(self, folder: str) -> bool:
         """Return whether a folder of the package is said by something else than by itself."""
         full = ROOT_FOLDER + folder
-        others = (f"{full}/{CONTENT}", f"{full}{_XML}")
-        return not folder or self._is_beside(full) or any(one in self._entries for one in others)
+        return not folder or self._is_beside(full) or f"{full}/{CONTENT}" in self._entries
 
     def _placed(self, nodes: list[DocviewNode], name: str) -> Iterator[PackagedNode | LeftOut]:
         """Yield a document's nodes, of which the first is that of a file or folder."""
         full, path = ROOT_FOLDER + name, self._path(name)
-        file = self._entries[full.removesuffix(_DIR)] if self._is_beside(full) else None
+        file = self._entries[full.removesuffix(BESIDE)] if self._is_beside(full) else None
         for node in nodes:
             if node.type.startswith("rep:"):
                 if node.type.endswith(_POLICIES):
-                    yield LeftOut("/".join((path, *node.names)), _ACCESS)
+                    yield LeftOut(path + node.below, _ACCESS)
                 continue
             made = PackagedNode(
-                check_path("/".join(("" if path == ROOT else path, *node.names)) or ROOT),
+                check_path(path.rstrip("/") + node.below or ROOT),
                 NATIVE.get(node.type, node.type),
             )
-            if file and not node.names:
+            if file and not node.below:
                 made.contents[DATA] = file
-            folder = "/".join((full.rstrip("/"), *map(to_file, node.names)))
+            folder = "/".join((full.rstrip("/"), *map(to_file, node.below.split("/")[1:])))
             for problem in self._filled(made, node, folder, has_data=file is not None):
                 yield LeftOut(made.path, problem)
             yield from self._covered(made)
@@ -153,7 +154,7 @@ class ContentPackage:
                 made.properties[name], hint = value.as_json()
                 if hint:
                     made.properties[name + HINT] = hint
-            elif found := self._entries.get(f"{folder}/{to_file(name)}{_BINARY}"):
+            elif (found := self._entries.get(f"{folder}/{to_file(name)}{BINARY}")) and found.open:
                 made.contents[name] = found
             elif not (has_data and name == "jcr:data"):
                 yield f"its binary {name!r} is not in the package"
@@ -180,12 +181,12 @@ class ContentPackage:
         names, full = [], ROOT_FOLDER.removesuffix("/")
         for one in filter(None, name.split("/")):
             full = f"{full}/{one}"
-            names.append(from_file(one.removesuffix(_DIR) if self._is_beside(full) else one))
+            names.append(from_file(one.removesuffix(BESIDE) if self._is_beside(full) else one))
         return check_path("/".join((self._base, *names)) or ROOT)
 
     def _is_beside(self, folder: str) -> bool:
         """Return whether a folder holds what a file beside it can't: its properties, its nodes."""
-        file = self._entries.get(folder.removesuffix(_DIR)) if folder.endswith(_DIR) else None
+        file = self._entries.get(folder.removesuffix(BESIDE)) if folder.endswith(BESIDE) else None
         return file is not None and file.open is not None
 
 

@@ -45,11 +45,11 @@ class WorkspaceFilter:
         self.roots = roots
 
     def root_of(self, path: str) -> FilterRoot | None:
-        """Return the root that a path is covered by, or None."""
-        for root in self.roots:
-            if is_within(path, root.path):
-                return root if root.nodes.admit(path) else None
-        return None
+        """Return the first root that covers a path, or None."""
+        covering = (
+            one for one in self.roots if is_within(path, one.path) and one.nodes.admit(path)
+        )
+        return next(covering, None)
 
 
 def read_filter(file: BinaryIO) -> WorkspaceFilter:

@@ -97,15 +97,11 @@ class LocalTree:
         with self._conn.transaction():
             return {node.path: node for node in tree.read(self._conn, list(paths))}
 
-    def put_content(self, entry: SourceEntry) -> tuple[str, int]:
-        """Store a file's bytes; return their SHA-256 and length. Raises `UNREADABLE`."""
-        content, sha256, length = examined(entry)
-        if content is not None:
-            self._blobs.put(binary_key(sha256), iter([content]))
-        elif entry.open is not None:
+    def put_content(self, entry: SourceEntry, sha256: str) -> None:
+        """Store a file's bytes, which have this SHA-256. Raises `UNREADABLE`."""
+        if entry.open is not None:
             with entry.open() as file:
-                self._blobs.put(binary_key(sha256), chunks_of(file))
-        return sha256, length
+                self._blobs.put(binary_key(sha256), chunks_of(file), sha256=sha256)
 
     def put_nodes(self, nodes: Sequence[Node]) -> None:
         """Write nodes, and the folders above them that are missing."""

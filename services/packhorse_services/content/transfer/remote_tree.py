@@ -184,12 +184,9 @@ class RemoteTree:
                 found[path] = _node(self._client.node(path))
         return found
 
-    def put_content(self, entry: SourceEntry) -> tuple[str, int]:
-        """Send a file's bytes; return their SHA-256 and length. Raises `UNREADABLE`."""
-        assert entry.open is not None  # noqa: S101 - it is a file
-        with entry.open() as file:
-            stored = self._client.put_binary(chunks_of(file))
-        return stored["digest"].removeprefix("sha256:"), stored["length"]
+    def put_content(self, entry: SourceEntry, sha256: str) -> None:
+        """Send a file's bytes, which have this SHA-256. Raises `UNREADABLE`."""
+        self._send_large(entry, sha256)
 
     def put_nodes(self, nodes: Sequence[Node]) -> None:
         """Write nodes one by one; the service makes the folders above them."""
