@@ -1,6 +1,7 @@
 """Messages of hooks, and what an operator may say of one (ADR 0101)."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -56,9 +57,16 @@ def test_a_message_is_the_same_for_each_attempt_and_no_other_jobs() -> None:
 
 def test_how_long_a_receiver_may_let_us_wait() -> None:
     asked = ["5", "99999", "9" * 5000, "-1", "x", "Wed, 21 Oct 2026 07:28:00 GMT"]
-    waits = [wait_of({"retry-after": one}) for one in asked]
+    waits = [wait_of({"retry-after": one}, job()) for one in asked]
     assert waits == [timedelta(seconds=5), timedelta(hours=1), *[None] * 4]
-    assert wait_of({}) is None
+    assert wait_of({}, job()) is None
+
+
+def test_a_receiver_that_asks_for_little_does_not_use_up_the_attempts() -> None:
+    attempts = [replace(job(), attempts=number) for number in range(1, 101)]
+    assert {wait_of({"retry-after": "0"}, one) for one in attempts} == {None}, "the queue's delay"
+    waits = [wait_of({"retry-after": "60"}, one) for one in attempts]
+    assert waits == [timedelta(seconds=60)] * 5 + [None] * 95
 
 
 @pytest.mark.parametrize(

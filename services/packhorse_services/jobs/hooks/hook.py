@@ -33,7 +33,7 @@ class Hook(BaseModel):
     paths: tuple[str, ...] = Field(default=(ROOT,), min_length=1, max_length=MOST_ROOTS)
     types: tuple[TypeName, ...] = Field(default=(), max_length=MOST_TYPES)
     timeout_s: float = Field(default=10.0, gt=0, le=60)
-    """For all of a delivery, from the name's resolution to the answer's status."""
+    """From the connection to the answer's status; the system bounds the name's resolution."""
 
     @field_validator("url")
     @classmethod
