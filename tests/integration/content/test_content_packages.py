@@ -184,12 +184,18 @@ def test_the_filter_decides_and_merge_keeps_what_is_there(author: Author, tmp_pa
 @pytest.mark.parametrize(
     ("files", "says"),
     [
-        ({"content/a/.content.xml": '<!DOCTYPE x [<!ENTITY e "x">]>' + PAGE}, "entities"),
+        ({"content/a/.content.xml": '<!DOCTYPE x [<!ENTITY e "x">]>' + PAGE}, "a DOCTYPE"),
+        ({"content/a/.content.xml": '<!DOCTYPE x [<!ATTLIST x y CDATA "z">]>' + PAGE}, "a DOCTYPE"),
+        ({"content/a/.content.xml": docview('jcr:primaryType="x" a="\\ud800"')}, "no character"),
+        ({"content/a/.content.xml": docview('jcr:primaryType="x" a="\\u0000"')}, "no character"),
         ({"content/a/.content.xml": PAGE[:-5]}, "XML is damaged"),
         ({"content/a/.content.xml": "<other/>"}, "no docview"),
         ({"content/%2e%2e/.content.xml": PAGE}, "segment '..'"),
         ({"content/a/.content.xml": docview('jcr:primaryType="a&#x9;b"')}, "pattern"),
         ({"META-INF/vault/filter.xml": "<workspaceFilter/>"}, "names no root"),
+        ({"META-INF/vault/filter.xml": "<!DOCTYPE w><w/>"}, "DOCTYPE"),
+        ({"META-INF/vault/filter.xml": "<w>" + "<a/>" * 10_000 + "</w>"}, "more than 10000"),
+        ({"META-INF/vault/filter.xml": " " * 1024**2 + "<w/>"}, "more than 1048576"),
         ({"META-INF/vault/filter.xml": '<w><filter root="x"/></w>'}, "is no path"),
         (
             {"META-INF/vault/filter.xml": '<w><filter root="/"/><include pattern="("/></w>'},
@@ -251,10 +257,13 @@ def test_what_would_take_too_much_memory_is_refused(author: Author, tmp_path: Pa
     many = docview('jcr:primaryType="x"', '<a jcr:primaryType="x"/>' * 100_001)
     long = docview('jcr:primaryType="x"', " " * 16 * 1024**2)
     deep = docview('jcr:primaryType="x"', "<a>" * 500 + "</a>" * 500)
-    texts = {f"content/{n}/.content.xml": text for n, text in enumerate((many, long, deep))}
+    endless = docview("a='" + "a" * 16 * 1024**2)
+    documents = (many, long, deep, endless)
+    texts = {f"content/{n}/.content.xml": text for n, text in enumerate(documents)}
     done = author.run("import", package(tmp_path / "in.zip", texts), code=1)
     for says in ("holds more", "has more", "is deeper"):
         assert f"its XML {says}" in done.stderr
+    assert "it is no docview" in done.stderr
     assert author.nodes() == {}
 
 

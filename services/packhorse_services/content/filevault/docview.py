@@ -1,6 +1,6 @@
 """Docview XML: nodes as elements, their properties as attributes (Jackrabbit FileVault).
 
-Prefixes are taken as they are written; a document that declares entities is refused.
+Prefixes are taken as they are written; a document with a DOCTYPE is none.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -86,13 +86,15 @@ class _Reading:
         self.parser.ordered_attributes = True
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = lambda _: self._open.pop()
-        self.parser.EntityDeclHandler = self._refuse
+        self.parser.StartDoctypeDeclHandler = self._end
 
     def take(self, chunk: bytes) -> None:
         """Read on. Raises `NotImportable` for a document that would take too much memory."""
         self._length += len(chunk)
         self.parser.Parse(chunk, False)
-        if self.is_docview and self._length > _LARGEST:
+        if self._length > _LARGEST:
+            if not self.is_docview:
+                raise _NoDocview
             raise NotImportable(f"its XML has more than {_LARGEST} bytes")
 
     def _start(self, element: str, attributes: Sequence[str]) -> None:
@@ -114,8 +116,9 @@ class _Reading:
             raise NotImportable(f"its XML holds more than {_MOST_NODES} nodes")
         self._open.append((below, node))
 
-    def _refuse(self, *_: Any) -> None:
-        raise NotImportable("its XML declares entities, which are not read")
+    def _end(self, *_: Any) -> None:
+        """Read nothing whose size its declarations say: entities, and defaults of attributes."""
+        raise _NoDocview
 
 
 def _node(below: str, attributes: Mapping[str, str]) -> DocviewNode | None:

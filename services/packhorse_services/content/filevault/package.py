@@ -108,7 +108,7 @@ class ContentPackage:
         elif name.rpartition("/")[2] == CONTENT:
             nodes = _read(entry)
             if nodes is None:
-                raise NotImportable("it is no docview XML, and nothing else is read from it")
+                raise NotImportable("it is no docview XML, or has a DOCTYPE; nothing else is read")
             yield from self._placed(nodes, name.rpartition("/")[0])
         elif not name.endswith(BINARY) and f"{entry.name}{BESIDE}/{CONTENT}" not in self._entries:
             yield from self._of_file(entry, name)

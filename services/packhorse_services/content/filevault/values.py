@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from packhorse_services.content.transfer.sources import NotImportable
+
 HINT = "@TypeHint"
 _TEXTS = ("String", "Date", "Name", "Path", "Reference", "WeakReference", "URI", "Decimal")
 _TYPES = frozenset((*_TEXTS, "Boolean", "Long", "Double", "Binary", "BinaryRef"))
@@ -95,7 +97,10 @@ def _letters(text: str) -> Iterator[tuple[str, bool]]:
             yield text[at], False
             at += 1
         elif text[at + 1] == "u" and re.fullmatch("[0-9a-fA-F]{4}", text[at + 2 : at + 6]):
-            yield chr(int(text[at + 2 : at + 6], 16)), True
+            letter = chr(int(text[at + 2 : at + 6], 16))
+            if letter == "\0" or "\ud800" <= letter <= "\udfff":
+                raise NotImportable(f"a value holds {text[at : at + 6]}, which is no character")
+            yield letter, True
             at += 6
         else:
             yield text[at + 1], True

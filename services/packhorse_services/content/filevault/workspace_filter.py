@@ -11,7 +11,8 @@ from packhorse.content.node import InvalidPath, check_path, is_within
 from packhorse_services.content.transfer.sources import NotImportable
 
 PATH = "META-INF/vault/filter.xml"
-_LARGEST = 16 * 1024**2
+_LARGEST = 1024**2
+_MOST_RULES, _LONGEST_RULE = 10_000, 1_000
 
 
 @dataclass(slots=True)
@@ -56,7 +57,9 @@ def read_filter(file: BinaryIO) -> WorkspaceFilter:
     """Return what the file says. Raises `NotImportable` for what is no filter."""
     reading = _Reading()
     try:
-        reading.parser.Parse(file.read(_LARGEST), True)
+        if len(text := file.read(_LARGEST + 1)) > _LARGEST:
+            raise NotImportable(f"{PATH} has more than {_LARGEST} bytes")
+        reading.parser.Parse(text, True)
     except expat.ExpatError as error:
         raise NotImportable(f"{PATH} is no XML: {error}") from error
     if not reading.roots:
@@ -67,14 +70,18 @@ def read_filter(file: BinaryIO) -> WorkspaceFilter:
 class _Reading:
     def __init__(self) -> None:
         self.roots: list[FilterRoot] = []
+        self._count = 0
         self.parser = expat.ParserCreate()
         self.parser.StartElementHandler = self._start
-        self.parser.EntityDeclHandler = self._refuse
+        self.parser.StartDoctypeDeclHandler = self._refuse
 
     def _refuse(self, *_: object) -> None:
-        raise NotImportable(f"{PATH} declares entities, which are not read")
+        raise NotImportable(f"{PATH} has a DOCTYPE, which is not read")
 
     def _start(self, element: str, attributes: dict[str, str]) -> None:
+        self._count += 1
+        if self._count > _MOST_RULES:
+            raise NotImportable(f"{PATH} has more than {_MOST_RULES} elements")
         if element == "filter":
             try:
                 root = check_path(attributes.get("root", ""))
@@ -86,6 +93,8 @@ class _Reading:
             is_about_properties = attributes.get("matchProperties") == "true"
             rules = self.roots[-1].properties if is_about_properties else self.roots[-1].nodes
             text = attributes.get("pattern", "")
+            if len(text) > _LONGEST_RULE:
+                raise NotImportable(f"a pattern of {PATH} has more than {_LONGEST_RULE} characters")
             try:
                 rules.patterns.append((re.compile(text), element == "include"))
             except re.error as error:
