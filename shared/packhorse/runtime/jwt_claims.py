@@ -26,12 +26,10 @@ class ClaimReading:
     def principal(self, claims: Mapping[str, Any]) -> Principal | None:
         """Return who the claims are about; None where they have no name."""
         name = _claim(claims, self.name)
-        if not isinstance(name, str) or not name:
-            logger.info("a JWT has no name", extra={"claim": self.name})
+        if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
+            logger.info("a JWT has no name of up to %d characters", _LONGEST_NAME)
             return None
-        return Principal(
-            name[:_LONGEST_NAME], self._scopes(claims), _roots(claims), _agents(claims)
-        )
+        return Principal(name, self._scopes(claims), _roots(claims), _agents(claims))
 
     def _scopes(self, claims: Mapping[str, Any]) -> frozenset[str]:
         claim = _claim(claims, self.scopes)

@@ -17,6 +17,7 @@ from packhorse.runtime.jwt_claims import ClaimReading
         ({"who": "", "groups": ["ops"]}, None),
         ({"sub": "anna", "groups": ["ops"]}, None),
         ({"who": ["anna"]}, None),
+        ({"who": "a" * 201}, None),
     ],
 )
 def test_words_of_a_claim_allow_what_is_configured(claims: Any, expected: Any) -> None:
