@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import httpx
 from cryptography.fernet import Fernet, InvalidToken
-from oauthlib.oauth2 import OAuth2Error, WebApplicationClient
+from oauthlib.oauth2 import OAuth2Error, WebApplicationClient, is_secure_transport
 
 from packhorse.errors import Permanent, Transient
 from packhorse.runtime.jwt_tokens import JwtVerifier
@@ -76,11 +76,12 @@ class Returned:
 
 @dataclass(frozen=True, slots=True)
 class _Tokens:
-    """`refresh` is empty where the access token can't be renewed, at `due_at` by a steady clock."""
+    """`refresh` is empty where `access` can't be renewed; the times are of a steady clock."""
 
     access: str
     refresh: str = ""
     due_at: float = 0.0
+    ends_at: float = 0.0
 
 
 class RenewedToken:
@@ -88,20 +89,29 @@ class RenewedToken:
 
     def __init__(self, provider: "IdentityProvider", tokens: _Tokens) -> None:
         self._provider, self._tokens = provider, tokens
-        self._renewing = asyncio.Lock()
+        self._renewal: asyncio.Task[None] | None = None
 
     async def current(self) -> str:
-        """Return the token; empty once the provider refuses another one. Raises nothing."""
-        async with self._renewing:
-            if self._tokens.refresh and time.monotonic() >= self._tokens.due_at:
-                try:
-                    self._tokens = await self._provider.renewed(self._tokens)
-                except NotSignedIn:
-                    self._tokens = _Tokens("")
-                except ProviderAway as error:
-                    logger.warning("a token can't be renewed now", extra={"error": str(error)})
-                    self._tokens = replace(self._tokens, due_at=time.monotonic() + _REST_S)
+        """Return the token; empty once the provider refuses another one. Raises nothing.
+
+        No page waits for the provider while the token that there is still lives.
+        """
+        now, tokens = time.monotonic(), self._tokens
+        if tokens.refresh and now >= tokens.due_at:
+            if self._renewal is None or self._renewal.done():
+                self._renewal = asyncio.create_task(self._renew())
+            if now >= tokens.ends_at:
+                await asyncio.shield(self._renewal)
         return self._tokens.access
+
+    async def _renew(self) -> None:
+        try:
+            self._tokens = await self._provider.renewed(self._tokens)
+        except NotSignedIn:
+            self._tokens = _Tokens("")
+        except ProviderAway as error:
+            logger.warning("a token can't be renewed now", extra={"error": str(error)})
+            self._tokens = replace(self._tokens, due_at=time.monotonic() + _REST_S)
 
 
 class IdentityProvider:
@@ -113,6 +123,8 @@ class IdentityProvider:
         self._seal = Fernet(Fernet.generate_key())
         self._http = httpx.AsyncClient(timeout=_TIMEOUT_S)
         self._known: Mapping[str, Any] = {}
+        self._discovering = asyncio.Lock()
+        self._away_until, self._away_because = 0.0, ""
 
     async def close(self) -> None:
         """Close the connections."""
@@ -194,21 +206,35 @@ class IdentityProvider:
         return tokens
 
     async def _endpoint(self, name: str) -> str:
-        """Return an address of the provider, which says once what they are."""
-        if not self._known:
-            issuer = self._settings.issuer
-            url = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
-            answer = await self._sent("GET", url)
-            try:
-                found = answer.json()
-            except ValueError:
-                raise ProviderAway(f"{url} does not say what the identity provider is") from None
-            if not isinstance(found, dict) or found.get("issuer") != issuer:
-                raise ProviderAway(f"{url} is not of the issuer {issuer}")
-            self._known = found
+        """Return an address of the provider, which says once what they are. Raises `ProviderAway`.
+
+        While it is away one asks, and then nobody for a while.
+        """
+        async with self._discovering:
+            if not self._known:
+                self._known = await self._discovered()
         if name not in self._known:
             raise ProviderAway(f"the identity provider has no {name}")
-        return str(self._known[name])
+        url = str(self._known[name])
+        if not is_secure_transport(url):
+            raise ProviderAway(f"the identity provider can't be used: {name} is without TLS")
+        return url
+
+    async def _discovered(self) -> Mapping[str, Any]:
+        if time.monotonic() < self._away_until:
+            raise ProviderAway(self._away_because)
+        issuer = self._settings.issuer
+        url = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+        try:
+            found = (await self._sent("GET", url)).json()
+        except ProviderAway as error:
+            self._away_until, self._away_because = time.monotonic() + _REST_S, str(error)
+            raise
+        except ValueError:
+            raise ProviderAway(f"{url} does not say what the identity provider is") from None
+        if not isinstance(found, dict) or found.get("issuer") != issuer:
+            raise ProviderAway(f"{url} is not of the issuer {issuer}")
+        return found
 
     async def _sent(self, method: str, url: str, **more: Any) -> httpx.Response:
         try:
@@ -216,12 +242,17 @@ class IdentityProvider:
         except httpx.HTTPError as error:
             kind = type(error).__name__
             raise ProviderAway(f"the identity provider does not answer ({kind})") from None
-        if answer.status_code >= 500:
+        if answer.status_code == 429 or answer.status_code >= 500:
             raise ProviderAway(f"the identity provider answers {answer.status_code}")
         return answer
 
 
 def _tokens_of(given: Mapping[str, Any]) -> _Tokens:
-    lives_s = float(given.get("expires_in") or math.inf)
-    due_at = time.monotonic() + lives_s * _RENEWED_AFTER
-    return _Tokens(str(given["access_token"]), str(given.get("refresh_token", "")), due_at)
+    """Return the tokens of an answer. Raises `NotSignedIn` for a life that is no number."""
+    try:
+        lives_s = float(given.get("expires_in") or math.inf)
+    except (TypeError, ValueError):
+        raise NotSignedIn("the identity provider does not say how long its token lives") from None
+    now = time.monotonic()
+    access, refresh = str(given["access_token"]), str(given.get("refresh_token", ""))
+    return _Tokens(access, refresh, now + lives_s * _RENEWED_AFTER, now + lives_s)

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import RedirectResponse
 
 from packhorse.runtime import audit
+from packhorse.runtime.jwt_tokens import KeysUnavailable
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import Next, is_encrypted, sign_in_form, signed_in
 from packhorse.runtime.problems import Problem
@@ -53,7 +54,7 @@ async def finish(
     sealed, provider = request.cookies.get(_COOKIE, ""), _provider(request)
     try:
         token, wanted = await provider.finish(sealed, Returned(state, code, iss, error))
-    except (NotSignedIn, ProviderAway) as refusal:
+    except (NotSignedIn, ProviderAway, KeysUnavailable) as refusal:
         answer = sign_in_form(request, PAGES, "", str(refusal))
     else:
         answer = await signed_in(request, PAGES, token, wanted, by_page="signed_in.html")
