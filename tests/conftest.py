@@ -4,14 +4,12 @@ import os
 import re
 from collections.abc import Iterator
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling, Scheduling
-from xdist.workermanage import WorkerController
 
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.harness import proofs
@@ -60,48 +58,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(_SPARK_TIMEOUT_S))
 
 
-_SPARK_WORKERS = 2
-
-
-class FilesByNeed(LoadFileScheduling):
-    """Gives one worker all files that share a `packhorse up`: it has twelve programs to start.
-
-    The first two workers begin with the files of Spark, a session of which takes 1.5 GB and long
-    to start; the other workers do none of them, and end when nothing else is left.
-    """
+class FilesOfOneStack(LoadFileScheduling):
+    """Gives one worker all files that share a `packhorse up`: it has twelve programs to start."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
-        return "up" if _says(self.config.rootpath / file, r"\bup: Up\b") else file
-
-    def _next_for(self, node: WorkerController) -> str | None:
-        runs_spark = node in self.nodes[:_SPARK_WORKERS]
-        sparks = (one for one in self.workqueue if self._needs_spark(one))
-        others = (one for one in self.workqueue if not self._needs_spark(one))
-        return next(chain(sparks, others) if runs_spark else others, None)
-
-    def _needs_spark(self, scope: str) -> bool:
-        return scope != "up" and _says(self.config.rootpath / scope, r"\bmark\.spark\b")
-
-    def _reschedule(self, node: WorkerController) -> None:
-        if not node.shutting_down and self._next_for(node) is None:
-            node.shutdown()
-        super()._reschedule(node)
-
-    def _assign_work_unit(self, node: WorkerController) -> None:
-        if scope := self._next_for(node):
-            self.workqueue.move_to_end(scope, last=False)
-        super()._assign_work_unit(node)
+        return "up" if _shares_the_stack(self.config.rootpath / file) else file
 
 
 @cache
-def _says(file: Path, pattern: str) -> bool:
-    return re.search(pattern, file.read_text()) is not None
+def _shares_the_stack(file: Path) -> bool:
+    return re.search(r"\bup: Up\b", file.read_text()) is not None
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling | None:
-    """Distribute by file, with the costly things that files need in mind."""
-    return FilesByNeed(config, log) if config.getvalue("dist") == "loadfile" else None
+    """Distribute by file, but for the files that have something costly in common."""
+    return FilesOfOneStack(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")
