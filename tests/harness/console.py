@@ -23,6 +23,13 @@ from tests.harness.written_publisher import AT, WrittenPublisher, entry, written
 SCOPES = {"queues:read", "queues:clear", "subscribers:operate", "distribute", "content:read"}
 OPERATOR = Principal("operator", frozenset(SCOPES))
 REASON = 'NotNullViolation: null value in column "type" violates not-null constraint'
+WHO_MAY_NOT = (
+    ("viewer", "same-origin", 403),
+    (None, "same-origin", 401),
+    ("operator", "cross-site", 403),
+    ("operator", "none", 403),
+)
+"""Token, `Sec-Fetch-Site` and the status of a form that operators may send from our pages."""
 HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\"'"
 """What must come out as text, wherever it comes in."""
 

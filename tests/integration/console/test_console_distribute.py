@@ -5,7 +5,14 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.harness.console import HOSTILE, ConsoleSite, distribution, dry_run, release
+from tests.harness.console import (
+    HOSTILE,
+    WHO_MAY_NOT,
+    ConsoleSite,
+    distribution,
+    dry_run,
+    release,
+)
 
 FORM = {"agent": "main", "paths": "/site/a b\r\n/site/c", "action": "ADD", "key": "k1"}
 ACTS = {"distribute": FORM, "releases/send": {"agent": "main", "release": "id-spring"}}
@@ -133,15 +140,7 @@ def test_who_may_not_distribute_is_offered_no_way_to_it(site: ConsoleSite) -> No
     assert 'href="/pages/distribute?' not in site.get("distribute", token="viewer").text
 
 
-@pytest.mark.parametrize(
-    ("token", "sent_from", "status"),
-    [
-        ("viewer", "same-origin", 403),
-        (None, "same-origin", 401),
-        ("operator", "cross-site", 403),
-        ("operator", "none", 403),
-    ],
-)
+@pytest.mark.parametrize(("token", "sent_from", "status"), WHO_MAY_NOT)
 @pytest.mark.parametrize("path", ACTS)
 def test_who_may_not_changes_nothing(
     site: ConsoleSite, path: str, token: str | None, sent_from: str, status: int

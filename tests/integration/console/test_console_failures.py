@@ -11,6 +11,7 @@ import pytest
 from packhorse_services.console.page.failures import Failure
 from tests.harness.console import (
     HOSTILE,
+    WHO_MAY_NOT,
     ConsoleSite,
     command,
     distribution,
@@ -145,15 +146,7 @@ def test_a_forged_form_changes_nothing(site: ConsoleSite, form: dict[str, str]) 
 
 
 @pytest.mark.parametrize("path", ACTS)
-@pytest.mark.parametrize(
-    ("token", "sent_from", "status"),
-    [
-        ("viewer", "same-origin", 403),
-        (None, "same-origin", 401),
-        ("operator", "cross-site", 403),
-        ("operator", "none", 403),
-    ],
-)
+@pytest.mark.parametrize(("token", "sent_from", "status"), WHO_MAY_NOT)
 def test_who_may_not_changes_nothing(
     site: ConsoleSite, path: str, token: str | None, sent_from: str, status: int
 ) -> None:

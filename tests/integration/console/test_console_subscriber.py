@@ -4,7 +4,14 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.harness.console import HOSTILE, REASON, ConsoleSite, command, console_site
+from tests.harness.console import (
+    HOSTILE,
+    REASON,
+    WHO_MAY_NOT,
+    ConsoleSite,
+    command,
+    console_site,
+)
 from tests.harness.written_publisher import announced
 
 PAGE = "subscriber?agent=main&subscriber=sub1"
@@ -88,15 +95,7 @@ def test_what_is_no_offset_resets_nothing(site: ConsoleSite, to: str) -> None:
     assert site.publisher.changes() == []
 
 
-@pytest.mark.parametrize(
-    ("token", "sent_from", "status"),
-    [
-        ("viewer", "same-origin", 403),
-        (None, "same-origin", 401),
-        ("operator", "cross-site", 403),
-        ("operator", "none", 403),
-    ],
-)
+@pytest.mark.parametrize(("token", "sent_from", "status"), WHO_MAY_NOT)
 @pytest.mark.parametrize("path", ["subscriber/reset", "queue/stop"])
 def test_who_may_not_changes_nothing(
     site: ConsoleSite, path: str, token: str | None, sent_from: str, status: int
