@@ -20,7 +20,8 @@ from typing import Any
 
 from packhorse.blobs.open import open_blobs
 from packhorse.db.connect import connect
-from packhorse_services.content.transfer.folder_import import FolderImport, ImportCounts
+from packhorse_services.content.transfer.counting import ImportCounts
+from packhorse_services.content.transfer.folder_import import FolderImport
 from packhorse_services.content.transfer.local_tree import LocalTree
 from packhorse_services.content.transfer.sources import open_source
 from tests.harness.postgres import Databases, running_postgres
@@ -58,17 +59,22 @@ def copy(folder: Path, scratch: str) -> None:
     os.sync()
 
 
-def run(url: str, blobs_url: str, folder: Path) -> None:
-    def refuse(name: str, reason: str) -> None:
+class Strict:
+    """A watcher for whom nothing may be left out."""
+
+    def report(self, counts: ImportCounts) -> None: ...
+
+    def refuse(self, name: str, reason: str) -> None:
         raise RuntimeError(f"{name}: {reason}")
 
-    def report(_: ImportCounts) -> None: ...
+    skip = refuse
 
+
+def run(url: str, blobs_url: str, folder: Path) -> None:
     blobs = open_blobs(blobs_url)
     with contextlib.closing(connect(url, "bench", autocommit=True)) as conn:
-        FolderImport(
-            LocalTree(conn, blobs), "/content/bench", report=report, refuse=refuse, skip=refuse
-        ).run(open_source(folder))
+        tree = LocalTree(conn, blobs)
+        FolderImport(tree, "/content/bench", Strict()).run(open_source(folder))
     blobs.close()
 
 

@@ -27,8 +27,9 @@ from packhorse_services.content.filevault.importing import PackageImport
 from packhorse_services.content.filevault.package import ContentPackage
 from packhorse_services.content.filevault.workspace_filter import PATH as FILTER
 from packhorse_services.content.settings import Settings
+from packhorse_services.content.transfer.counting import ImportCounts
 from packhorse_services.content.transfer.folder_export import FolderExport
-from packhorse_services.content.transfer.folder_import import FolderImport, ImportCounts
+from packhorse_services.content.transfer.folder_import import FolderImport
 from packhorse_services.content.transfer.local_tree import LocalTree
 from packhorse_services.content.transfer.remote_tree import RemoteTree, client_of
 from packhorse_services.content.transfer.sources import open_source
@@ -173,13 +174,10 @@ def import_command(
     where = check_path(at or ROOT)
     total = entries.count() if TransferProgress.on_terminal() else None
     with _tree(server, token, writes=True) as tree, TransferProgress("imported", total) as progress:
-        report, refuse, skip = progress.report, progress.refuse, progress.skip
         if is_package:
-            package = PackageImport(tree, report=report, refuse=refuse, skip=skip)
-            counts = package.run(ContentPackage(entries, where))
+            counts = PackageImport(tree, progress).run(ContentPackage(entries, where))
         else:
-            files = FolderImport(tree, where, report=report, refuse=refuse, skip=skip)
-            counts = files.run(entries)
+            counts = FolderImport(tree, where, progress).run(entries)
     _end(progress, counts, as_json=as_json)
 
 
@@ -207,10 +205,7 @@ def export_command(
         TransferProgress("exported") as progress,
     ):
         kind = PackageExport if as_package else FolderExport
-        exporting = kind(
-            tree, opened, report=progress.report, refuse=progress.refuse, skip=progress.skip
-        )
-        counts = exporting.run(path)
+        counts = kind(tree, opened, progress).run(path)
     _end(progress, counts, as_json=as_json, complete=counts.skipped == 0)
 
 

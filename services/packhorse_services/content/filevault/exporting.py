@@ -1,7 +1,7 @@
 """A part of the tree into a content package that FileVault and `PackageImport` read."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -16,12 +16,18 @@ from packhorse_services.content.filevault.package import (
     CHILD_ORDER,
     CONTENT,
     NATIVE,
+    ROOT_FOLDER,
     XML,
 )
 from packhorse_services.content.filevault.values import HINT, JcrValue, NoValue
 from packhorse_services.content.filevault.workspace_filter import PATH, filter_of
+from packhorse_services.content.transfer.counting import (
+    ImportCounts,
+    TransferCounter,
+    TransferWatcher,
+)
 from packhorse_services.content.transfer.folder_export import ExportTree
-from packhorse_services.content.transfer.folder_import import DATA, ImportCounts
+from packhorse_services.content.transfer.folder_import import DATA, FILE
 from packhorse_services.content.transfer.refusals import NothingThere
 from packhorse_services.content.transfer.targets import ContentTarget
 
@@ -30,40 +36,30 @@ _JCR_TYPES = {own: jcr for jcr, own in NATIVE.items()}
 
 
 class PackageExport:
-    """One export; `report` is called as it goes on, the others with a path and a reason.
+    """One export, of which `watcher` is told as it goes on.
 
     Each node is a folder with a `.content.xml`, or a file; what JCR has no form for is reported,
     and counts as skipped.
     """
 
-    def __init__(
-        self,
-        origin: ExportTree,
-        target: ContentTarget,
-        *,
-        report: Callable[[ImportCounts], None],
-        refuse: Callable[[str, str], None],
-        skip: Callable[[str, str], None],
-    ) -> None:
-        self._origin, self._target = origin, target
-        self._report, self._refuse, self._skip = report, refuse, skip
+    def __init__(self, origin: ExportTree, target: ContentTarget, watcher: TransferWatcher) -> None:
+        self._origin, self._target, self._counter = origin, target, TransferCounter(watcher)
         self._folders: set[Sequence[str]] = set()
         self._files: set[str] = set()
         self._left_out: set[str] = set()
-        self.counts = ImportCounts()
 
     def run(self, path: str) -> ImportCounts:
         """Export the subtree of `path`. Raises `NothingThere`, and what origin and target raise."""
         base = check_path(path)
         with self._origin.nodes(base) as nodes:
             for node in nodes:
-                if self.counts == ImportCounts():
+                if self._counter.is_empty:
                     self._begin(base)
                 self._take(node)
-                self._report(self.counts)
-        if self.counts == ImportCounts():
+                self._counter.report()
+        if self._counter.is_empty:
             raise NothingThere(f"there is nothing at {path!r}")
-        return self.counts
+        return self._counter.counts
 
     def _begin(self, base: str) -> None:
         """Write what says which path the package is about, and which name it has."""
@@ -86,15 +82,13 @@ class PackageExport:
         try:
             if reason := self._misread(node.path, data):
                 self._left_out.add(node.path)
-                self.counts.skipped += 1
-                self._skip(node.path, reason)
+                self._counter.skip(node.path, reason)
                 return
             self._write(node, data)
         except _UNWRITABLE as error:
-            self.counts.refused += 1
-            self._refuse(node.path, str(error))
+            self._counter.refuse(node.path, str(error))
         else:
-            self.counts.nodes += 1
+            self._counter.counts.nodes += 1
 
     def _misread(self, path: str, data: Binary | None) -> str:
         """Say why who reads the package would take a node for something else, or nothing."""
@@ -115,39 +109,32 @@ class PackageExport:
         return b"<jcr:root" in next(self._origin.stream(data), b"")
 
     def _write(self, node: Node, data: Binary | None) -> None:
-        names = _names(node.path, self._files)
-        properties, binaries = self._values(node)
+        """Write a file's bytes, and the `.content.xml` of what a file or folder does not say."""
+        names, given = _names(node.path, self._files), json.loads(node.properties)
+        binaries = {one.name: one for one in node.binaries}
         if data is not None and node.path != ROOT:
             self._files.add(node.path)
             self._binary(names, data)
             names = (*names[:-1], f"{names[-1]}{BESIDE}")
             binaries.pop(DATA)
-            self.counts.files += 1
-        if data is None or properties or binaries or node.type not in _JCR_TYPES:
-            self._described(names, node, properties, binaries)
-
-    def _described(
-        self,
-        names: Sequence[str],
-        node: Node,
-        properties: dict[str, JcrValue],
-        binaries: dict[str, Binary],
-    ) -> None:
-        """Write a node's `.content.xml`, and the binaries that are none of a file's own."""
-        self._folder(names)
-        order = json.loads(node.properties).get(CHILD_ORDER, [])
-        if node.type == tree.FOLDER and not (properties or binaries or order):
+            self._counter.counts.files += 1
+        else:
+            data = None
+            self._folder(names)
+        values = self._values(node.path, given)
+        order = given.get(CHILD_ORDER)
+        children = [one for one in order if isinstance(one, str)] if isinstance(order, list) else []
+        plain = FILE if data else tree.FOLDER
+        if not (values or binaries or children) and node.type == plain:
             return
         for name, binary in binaries.items():
-            properties[name] = JcrValue("Binary", ("",))
+            values[name] = JcrValue("Binary", ("",))
             self._binary((*names, f"{to_file(name)}{BINARY}"), binary)
-        kind = _JCR_TYPES.get(node.type, node.type)
-        children = [one for one in order if isinstance(one, str)]
-        self._text((*names, CONTENT), "".join(docview(DocviewNode("", kind, properties, children))))
+        described = DocviewNode("", _JCR_TYPES.get(node.type, node.type), values, children)
+        self._text((*names, CONTENT), "".join(docview(described)))
 
-    def _values(self, node: Node) -> tuple[dict[str, JcrValue], dict[str, Binary]]:
+    def _values(self, path: str, given: Mapping[str, Any]) -> dict[str, JcrValue]:
         """Return what JCR has a form for; report the rest."""
-        given: dict[str, Any] = json.loads(node.properties)
         values = {}
         for name, value in given.items():
             if name == CHILD_ORDER or (name.endswith(HINT) and name.removesuffix(HINT) in given):
@@ -155,14 +142,13 @@ class PackageExport:
             try:
                 values[name] = JcrValue.of_json(value, str(given.get(name + HINT, "")))
             except NoValue as error:
-                self.counts.skipped += 1
-                self._skip(node.path, f"its property {name!r}: {error}")
-        return values, {one.name: one for one in node.binaries}
+                self._counter.skip(path, f"its property {name!r}: {error}")
+        return values
 
     def _binary(self, names: Sequence[str], binary: Binary) -> None:
         self._folder(names[:-1])
         self._target.file(names, binary.length, self._origin.stream(binary))
-        self.counts.bytes += binary.length
+        self._counter.counts.bytes += binary.length
 
     def _text(self, names: Sequence[str], text: str) -> None:
         self._folder(names[:-1])
@@ -180,9 +166,9 @@ class PackageExport:
 def _names(path: str, files: set[str]) -> tuple[str, ...]:
     """Return the names on the way to a node; below a file they go through its `.dir`."""
     if path == ROOT:
-        return ("jcr_root",)
+        return (ROOT_FOLDER,)
     above = (
         to_file(one.rpartition("/")[2]) + (BESIDE if one in files else "")
         for one in ancestors_of(check_path(path))
     )
-    return ("jcr_root", *above, to_file(path.rpartition("/")[2]))
+    return (ROOT_FOLDER, *above, to_file(path.rpartition("/")[2]))

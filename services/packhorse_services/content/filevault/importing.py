@@ -1,7 +1,7 @@
 """A content package into a tree: nodes batch by batch, their binaries durable before them."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from pydantic import ValidationError
@@ -10,6 +10,7 @@ from packhorse.content.batches import batches
 from packhorse.content.json_limits import MAX_PROPERTIES_BYTES, check_json
 from packhorse.content.node import Binary, InvalidNode, Node
 from packhorse.content.schemas import BinaryReference, NodeBody
+from packhorse.content.tree import FOLDER
 from packhorse.runtime.reasons import reason_of
 from packhorse_services.content.filevault.package import (
     ContentPackage,
@@ -17,7 +18,11 @@ from packhorse_services.content.filevault.package import (
     PackagedNode,
     media_type,
 )
-from packhorse_services.content.transfer.folder_import import ImportCounts
+from packhorse_services.content.transfer.counting import (
+    ImportCounts,
+    TransferCounter,
+    TransferWatcher,
+)
 from packhorse_services.content.transfer.sources import UNREADABLE, SourceEntry, examined
 
 _BATCH_NODES = 1_000
@@ -41,67 +46,51 @@ class NodeTree(Protocol):
 
 
 class PackageImport:
-    """One import; `report` is called after each batch, the others with a name and a reason.
+    """One import, of which `watcher` is told after each batch.
 
     What is there already and not in the package stays: nothing is removed. Run again it goes on.
     """
 
-    def __init__(
-        self,
-        destination: NodeTree,
-        *,
-        report: Callable[[ImportCounts], None],
-        refuse: Callable[[str, str], None],
-        skip: Callable[[str, str], None],
-    ) -> None:
-        self._to = destination
-        self._report, self._refuse, self._skip = report, refuse, skip
-        self.counts = ImportCounts()
+    def __init__(self, destination: NodeTree, watcher: TransferWatcher) -> None:
+        self._to, self._counter = destination, TransferCounter(watcher)
 
     def run(self, package: ContentPackage) -> ImportCounts:
         """Import everything. Raises what the destination raises."""
         nodes = (one for one in package.nodes() if not self._left_out(one))
         for batch in batches(nodes, _size, most=_BATCH_NODES, most_size=_BATCH_BYTES):
             self._import({one.path: one for one in batch if isinstance(one, PackagedNode)})
-            self._report(self.counts)
-        return self.counts
+            self._counter.report()
+        return self._counter.counts
 
     def _left_out(self, one: PackagedNode | LeftOut) -> bool:
         if isinstance(one, PackagedNode):
             return False
-        if one.problem:
-            self._count_refused(one.name, one.reason)
-        else:
-            self.counts.skipped += 1
-            self._skip(one.name, one.reason)
+        told = self._counter.refuse if one.problem else self._counter.skip
+        told(one.name, one.reason)
         return True
 
     def _import(self, batch: Mapping[str, PackagedNode]) -> None:
-        existing = self._to.existing(list(batch))
+        existing, counts = self._to.existing(list(batch)), self._counter.counts
         nodes = []
         for path, packaged in batch.items():
             before = existing.get(path)
             if before is not None and (packaged.keeps or _is_only_above(packaged)):
-                self.counts.unchanged += 1
+                counts.unchanged += 1
                 continue
             try:
                 node = _described(packaged)
                 if before is not None and _same(before, node):
-                    self.counts.unchanged += 1
+                    counts.unchanged += 1
                     continue
                 for binary in node.binaries:
                     self._to.put_content(packaged.contents[binary.name], binary.sha256)
-                    self.counts.bytes += binary.length
+                    counts.bytes += binary.length
             except (InvalidNode, *UNREADABLE) as error:
-                self._count_refused(path, str(error))
+                self._counter.refuse(path, str(error))
             else:
                 nodes.append(node)
         self._to.put_nodes(nodes)
-        self.counts.nodes += len(nodes)
-
-    def _count_refused(self, name: str, reason: str) -> None:
-        self.counts.refused += 1
-        self._refuse(name, reason)
+        counts.nodes += len(nodes)
 
 
 def _described(packaged: PackagedNode) -> Node:
@@ -131,7 +120,7 @@ def _check(packaged: PackagedNode, properties: str, binaries: Mapping[str, Binar
 
 def _is_only_above(packaged: PackagedNode) -> bool:
     """Return whether the package has a folder there alone, without a word of what it is."""
-    return packaged.type == "folder" and not packaged.properties
+    return packaged.type == FOLDER and not packaged.properties
 
 
 def _same(before: Node, node: Node) -> bool:

@@ -24,7 +24,8 @@ from packhorse_services.content.transfer.sources import (
 CHILD_ORDER = ":childOrder"
 """The property with the names of a node's children, where they have an order."""
 CONTENT = ".content.xml"
-ROOT_FOLDER = "jcr_root/"
+ROOT_FOLDER = "jcr_root"
+_BELOW = f"{ROOT_FOLDER}/"
 NATIVE = {"nt:file": FILE, "nt:folder": FOLDER}
 """What packhorse has types of its own for."""
 
@@ -80,16 +81,13 @@ class ContentPackage:
         with found.open() as file:
             self._filter = read_filter(file)
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def nodes(self) -> Iterator[PackagedNode | LeftOut]:
         """Yield what the package holds, parents first."""
         for name in sorted(self._entries):
             entry = self._entries[name]
-            if name.startswith(ROOT_FOLDER):
+            if name.startswith(_BELOW):
                 try:
-                    yield from self._standing_for(entry, name.removeprefix(ROOT_FOLDER))
+                    yield from self._standing_for(entry, name.removeprefix(_BELOW))
                 except (*UNREADABLE, InvalidPath) as error:
                     yield LeftOut(name, str(error), problem=True)
             else:
@@ -122,12 +120,12 @@ class ContentPackage:
 
     def _is_known(self, folder: str) -> bool:
         """Return whether a folder of the package is said by something else than by itself."""
-        full = ROOT_FOLDER + folder
+        full = _BELOW + folder
         return not folder or self._is_beside(full) or f"{full}/{CONTENT}" in self._entries
 
     def _placed(self, nodes: list[DocviewNode], name: str) -> Iterator[PackagedNode | LeftOut]:
         """Yield a document's nodes, of which the first is that of a file or folder."""
-        full, path = ROOT_FOLDER + name, self._path(name)
+        full, path = _BELOW + name, self._path(name)
         file = self._entries[full.removesuffix(BESIDE)] if self._is_beside(full) else None
         for node in nodes:
             if node.type.startswith("rep:"):
@@ -178,7 +176,7 @@ class ContentPackage:
 
     def _path(self, name: str) -> str:
         """Return the path that the names of folders and files below `jcr_root` lead to."""
-        names, full = [], ROOT_FOLDER.removesuffix("/")
+        names, full = [], ROOT_FOLDER
         for one in filter(None, name.split("/")):
             full = f"{full}/{one}"
             names.append(from_file(one.removesuffix(BESIDE) if self._is_beside(full) else one))

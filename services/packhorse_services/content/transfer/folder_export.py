@@ -1,7 +1,7 @@
 """A part of the tree into a new folder or ZIP file: files byte by byte, nothing outside it."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Protocol
@@ -9,7 +9,12 @@ from typing import Protocol
 from packhorse.blobs.api import BlobCorrupt, BlobMissing
 from packhorse.content import tree
 from packhorse.content.node import ROOT, Binary, InvalidPath, Node, check_path
-from packhorse_services.content.transfer.folder_import import DATA, FILE, ImportCounts
+from packhorse_services.content.transfer.counting import (
+    ImportCounts,
+    TransferCounter,
+    TransferWatcher,
+)
+from packhorse_services.content.transfer.folder_import import DATA, FILE
 from packhorse_services.content.transfer.refusals import NothingThere
 from packhorse_services.content.transfer.sources import SMALL_BYTES
 from packhorse_services.content.transfer.targets import ContentTarget
@@ -40,28 +45,18 @@ class ExportTree(Protocol):
 
 
 class FolderExport:
-    """One export; `report` is called as it goes on, the others with a path and a reason.
+    """One export, of which `watcher` is told as it goes on.
 
     A node with the binary `data` becomes a file, every other node a folder. What a node holds more
     than that has no place in a folder: it is reported, and counts as skipped.
     """
 
-    def __init__(
-        self,
-        origin: ExportTree,
-        target: ContentTarget,
-        *,
-        report: Callable[[ImportCounts], None],
-        refuse: Callable[[str, str], None],
-        skip: Callable[[str, str], None],
-    ) -> None:
-        self._origin, self._target = origin, target
-        self._report, self._refuse, self._skip = report, refuse, skip
+    def __init__(self, origin: ExportTree, target: ContentTarget, watcher: TransferWatcher) -> None:
+        self._origin, self._target, self._counter = origin, target, TransferCounter(watcher)
         self._group: dict[str, tuple[Sequence[str], Binary]] = {}
         self._waiting: deque[tuple[dict[str, tuple[Sequence[str], Binary]], Future[Contents]]]
         self._waiting = deque()
         self._size = 0
-        self.counts = ImportCounts()
 
     def run(self, path: str) -> ImportCounts:
         """Export the subtree of `path`. Raises `NothingThere`, and what origin and target raise."""
@@ -75,25 +70,24 @@ class FolderExport:
                 self._finish(0)
             finally:
                 workers.shutdown(cancel_futures=True)
-        if self.counts == ImportCounts():
+        if self._counter.is_empty:
             raise NothingThere(f"there is nothing at {path!r}")
-        return self.counts
+        return self._counter.counts
 
     def _take(self, node: Node, base: str, workers: ThreadPoolExecutor) -> None:
         """Make the folder, or have the file written; what lies above it has come before it."""
         data = next((binary for binary in node.binaries if binary.name == DATA), None)
         if left := _left_out(node):
-            self.counts.skipped += 1
-            self._skip(node.path, left)
+            self._counter.skip(node.path, left)
         try:
             names = _names(node.path, base, is_file=data is not None)
             if data is None:
                 self._target.folder(names)
-                self.counts.folders += 1
+                self._counter.counts.folders += 1
             elif data.length > SMALL_BYTES:
                 self._write(names, data, self._origin.stream(data))
         except _UNWRITABLE as error:
-            self._count_refused(node.path, str(error))
+            self._counter.refuse(node.path, str(error))
             return
         if data is not None and data.length <= SMALL_BYTES:
             self._group[node.path] = names, data
@@ -120,17 +114,13 @@ class FolderExport:
                         raise content
                     self._write(names, data, iter((content,)))
                 except _UNWRITABLE as error:
-                    self._count_refused(path, str(error))
-            self._report(self.counts)
+                    self._counter.refuse(path, str(error))
+            self._counter.report()
 
     def _write(self, names: Sequence[str], data: Binary, chunks: Iterator[bytes]) -> None:
         self._target.file(names, data.length, chunks)
-        self.counts.files += 1
-        self.counts.bytes += data.length
-
-    def _count_refused(self, path: str, reason: str) -> None:
-        self.counts.refused += 1
-        self._refuse(path, reason)
+        self._counter.counts.files += 1
+        self._counter.counts.bytes += data.length
 
 
 def _names(path: str, base: str, *, is_file: bool) -> Sequence[str]:

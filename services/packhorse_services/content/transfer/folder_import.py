@@ -5,12 +5,17 @@ same already costs nothing but being read: an import that was killed is run agai
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from packhorse.content.node import ROOT, InvalidPath, Node, check_path
+from packhorse_services.content.transfer.counting import (
+    ImportCounts,
+    TransferCounter,
+    TransferWatcher,
+)
 from packhorse_services.content.transfer.sources import (
     SMALL_BYTES,
     ContentSource,
@@ -25,19 +30,6 @@ DATA = "data"
 _THREADS = 4
 _BATCH_FILES = 1000
 _BATCH_BYTES = 8 * 1024 * 1024
-
-
-@dataclass(slots=True)
-class ImportCounts:
-    """What has become of the entries so far."""
-
-    files: int = 0
-    folders: int = 0
-    nodes: int = 0
-    unchanged: int = 0
-    skipped: int = 0
-    refused: int = 0
-    bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -76,21 +68,12 @@ class Destination(Protocol):
 
 
 class FolderImport:
-    """One import; `report` is called after each batch, the others with a name and a reason."""
+    """One import, of which `watcher` is told after each batch."""
 
-    def __init__(
-        self,
-        destination: Destination,
-        at: str,
-        *,
-        report: Callable[[ImportCounts], None],
-        refuse: Callable[[str, str], None],
-        skip: Callable[[str, str], None],
-    ) -> None:
+    def __init__(self, destination: Destination, at: str, watcher: TransferWatcher) -> None:
         """Raise `InvalidPath` for an `at` that is no path."""
         self._to, self._base = destination, "" if at == ROOT else check_path(at)
-        self._report, self._refuse, self._skip = report, refuse, skip
-        self.counts = ImportCounts()
+        self._counter = TransferCounter(watcher)
 
     def run(self, source: ContentSource) -> ImportCounts:
         """Import everything. Raises what the destination raises."""
@@ -106,7 +89,7 @@ class FolderImport:
                     self._finish(*waiting.popleft())
             finally:
                 workers.shutdown(cancel_futures=True)
-        return self.counts
+        return self._counter.counts
 
     def _batches(self, entries: Iterable[SourceEntry]) -> Iterator[ImportBatch]:
         """Group entries whose names are paths; a batch's small files fit into memory."""
@@ -129,29 +112,25 @@ class FolderImport:
     def _admit(self, entry: SourceEntry) -> str | None:
         """Return the node's path, or None once the reason was reported."""
         if entry.skipped:
-            self.counts.skipped += 1
-            self._skip(entry.name, entry.skipped)
+            self._counter.skip(entry.name, entry.skipped)
             return None
         try:
             if entry.problem:
                 raise NotImportable(entry.problem)
             return check_path(f"{self._base}/{entry.name}")
         except (NotImportable, InvalidPath) as error:
-            self._count_refused(entry.name, str(error))
+            self._counter.refuse(entry.name, str(error))
             return None
 
     def _finish(self, batch: ImportBatch, storing: Future[Stored]) -> None:
         """Wait for a batch, have it written, and count."""
         stored = storing.result()
         self._to.finish(batch, stored)
-        self.counts.files += stored.files
-        self.counts.bytes += stored.bytes
-        self.counts.unchanged += stored.unchanged
-        self.counts.folders += len(batch.folders)
+        counts = self._counter.counts
+        counts.files += stored.files
+        counts.bytes += stored.bytes
+        counts.unchanged += stored.unchanged
+        counts.folders += len(batch.folders)
         for name, reason in stored.refused:
-            self._count_refused(name, reason)
-        self._report(self.counts)
-
-    def _count_refused(self, name: str, reason: str) -> None:
-        self.counts.refused += 1
-        self._refuse(name, reason)
+            self._counter.refuse(name, reason)
+        self._counter.report()

@@ -66,9 +66,8 @@ class LocalTree:
         self._renew_others(node, sha256)
         if content is not None:
             small[binary_key(sha256)] = content
-        elif entry.open is not None:
-            with entry.open() as file:
-                self._blobs.put(binary_key(sha256), chunks_of(file))
+        else:
+            self.put_content(entry, sha256)
         return node, length
 
     def _renew_others(self, node: Node, sha256: str) -> None:
@@ -101,7 +100,7 @@ class LocalTree:
         """Store a file's bytes, which have this SHA-256. Raises `UNREADABLE`."""
         if entry.open is not None:
             with entry.open() as file:
-                self._blobs.put(binary_key(sha256), chunks_of(file), sha256=sha256)
+                self._blobs.put(binary_key(sha256), chunks_of(file))
 
     def put_nodes(self, nodes: Sequence[Node]) -> None:
         """Write nodes, and the folders above them that are missing."""

@@ -132,13 +132,15 @@ class RemoteTree:
         for path, sha256 in digests.items():
             if sha256 not in small:
                 try:
-                    self._send_large(batch.files[path], sha256)
+                    self.put_content(batch.files[path], sha256)
                 except UNREADABLE as error:
                     stored.refused.append((batch.files[path].name, f"can't be read: {error}"))
                     del sent[path]
         return sent
 
-    def _send_large(self, entry: SourceEntry, sha256: str) -> None:
+    def put_content(self, entry: SourceEntry, sha256: str) -> None:
+        """Send a file's bytes, which have this SHA-256. Raises `UNREADABLE`."""
+
         def content() -> Iterator[bytes]:
             assert entry.open is not None  # noqa: S101 - it is a file
             with entry.open() as file:
@@ -183,10 +185,6 @@ class RemoteTree:
             with suppress(NotFound):
                 found[path] = _node(self._client.node(path))
         return found
-
-    def put_content(self, entry: SourceEntry, sha256: str) -> None:
-        """Send a file's bytes, which have this SHA-256. Raises `UNREADABLE`."""
-        self._send_large(entry, sha256)
 
     def put_nodes(self, nodes: Sequence[Node]) -> None:
         """Write nodes one by one; the service makes the folders above them."""
