@@ -1,5 +1,6 @@
 """R5, R26: what a process had sent when it was killed is waited for before it is sent again."""
 
+import functools
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +24,26 @@ class KilledWithAnAppendOnItsWay(JournalDouble):
     def append(self, topic: str, record: Outgoing) -> Future[Appended]:
         self._journal.append(topic, record)
         raise Crash
+
+
+class KilledBeforeItSends(JournalDouble):
+    """Loses the lock with its session when it is about to send; `resume` sends nevertheless."""
+
+    def append(self, topic: str, record: Outgoing) -> Future[Appended]:
+        self.resume = functools.partial(self._journal.append, topic, record)
+        raise Crash
+
+
+class Overtaken(JournalDouble):
+    """A journal to which an earlier holder of the lock appends just before this one does."""
+
+    def __init__(self, journal: Journal, earlier: KilledBeforeItSends) -> None:
+        super().__init__(journal)
+        self._earlier = earlier
+
+    def append(self, topic: str, record: Outgoing) -> Future[Appended]:
+        self._earlier.resume().result(DEADLINE_S)
+        return self._journal.append(topic, record)
 
 
 class Hasty(JournalDouble):
@@ -60,8 +81,8 @@ def author(database_url: str, journal: Journal, tmp_path: Path) -> Iterator[Auth
     author.close()
 
 
-def die(author: Author, victim: Journal) -> None:
-    replica = author.replica(journal=KilledWithAnAppendOnItsWay(victim))
+def die(author: Author, journal: Journal) -> None:
+    replica = author.replica(journal=journal)
     with pytest.raises(Crash):
         publish(replica, request("/p0", key="once"))
     replica.close()
@@ -87,13 +108,26 @@ def published_by_two(
     """Return the paths in the journal after one was killed and another took over."""
     survivor = author.replica(journal=journal)
     with closed_gate(journal_url) as gate, ThreadPoolExecutor() as threads:
-        die(author, victim)
+        die(author, KilledWithAnAppendOnItsWay(victim))
         gate.wait_for(1)
         settled = threads.submit(survivor.reconcile)
         gate.wait_for(2)
         gate.open()
         assert settled.result(DEADLINE_S)
     return [path for placed in author.journaled() for path in placed.message.entry.paths]
+
+
+def test_r5_the_first_place_is_answered_when_an_earlier_holder_of_the_lock_appends_late(
+    author: Author, victim: Journal
+) -> None:
+    earlier = KilledBeforeItSends(victim)
+    die(author, earlier)
+    survivor = author.replica(journal=Overtaken(author.journal, earlier))
+    assert survivor.reconcile()
+    first, repeated = author.journaled()
+    assert first.number == repeated.number
+    [answered] = publish(survivor, request("/p0", key="once"))
+    assert answered.future.result(DEADLINE_S).offset == first.offset
 
 
 def test_r5_a_deduplicated_log_waits_for_what_an_earlier_owner_had_sent(

@@ -72,20 +72,24 @@ class JournalAppender:
         if obstacle is not None:
             raise TopicTooSmall(str(obstacle))
 
-    def deliver(self, connection: Connection, packages: Sequence[Sealed]) -> dict[str, int]:
+    def deliver(
+        self, connection: Connection, packages: Sequence[Sealed], searched: int | None = None
+    ) -> dict[str, int]:
         """Append packages of one snapshot when nothing else waits; returns their offsets.
+
+        `searched` is for packages that an earlier holder of the lock had: the offset below which
+        the journal was searched for them. He may still append what he had begun to send, so the
+        journal is searched once more from there, and the first place of each is its offset (R5).
 
         Raises `NotDelivered` when one of them was not confirmed: `reconcile` before going on. It is
         `TopicTooSmall` when that won't help until an operator has raised the topic's limit.
         """
         futures = self._append(packages)
-        offsets = {
-            package_id: future.result().offset
-            for package_id, future in futures.items()
-            if _confirmed(package_id, future)
-        }
+        offsets = _confirmed(futures)
         if offsets:
             self._check_log(connection, offsets.values())
+        if offsets and searched is not None:
+            offsets |= self._search(connection, searched, None, offsets).offsets
         complete = len(offsets) == len(packages)
         self.obstacle = self._too_large(packages, futures) or (None if complete else self.obstacle)
         if offsets:
@@ -139,7 +143,7 @@ class JournalAppender:
         self._note(connection, state, found, missing)
         offsets = dict(found.offsets)
         for window in self._windows(connection, missing):
-            offsets |= self.deliver(connection, window)
+            offsets |= self.deliver(connection, window, found.end)
         self.obstacle = None
         end = max([found.end - 1, *offsets.values()])
         with connection.transaction():
@@ -257,7 +261,16 @@ class JournalAppender:
         )
 
 
-def _confirmed(package_id: str, future: Future[Appended]) -> bool:
+def _confirmed(futures: Mapping[str, Future[Appended]]) -> dict[str, int]:
+    """Return the offsets of the packages that are surely in the journal."""
+    return {
+        package_id: future.result().offset
+        for package_id, future in futures.items()
+        if _is_confirmed(package_id, future)
+    }
+
+
+def _is_confirmed(package_id: str, future: Future[Appended]) -> bool:
     if not future.done():
         logger.warning("an append never ended", extra={"package_id": package_id})
         return False
