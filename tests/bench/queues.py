@@ -35,7 +35,8 @@ from packhorse.wire.messages import (
     SubscriberState,
 )
 from packhorse.wire.package_codec import decode_entry, encode_package
-from packhorse_services.publisher.http import queue_routes
+from packhorse_services.publisher.commands.issuing import CommandIssuer
+from packhorse_services.publisher.http import command_routes, queue_routes
 from packhorse_services.publisher.queues.cache.queue_cache import QueueCache, QueueLength
 from packhorse_services.publisher.queues.cache.queue_feed import QueueFeed
 from packhorse_services.publisher.queues.error_counts import ErrorCounts
@@ -167,8 +168,10 @@ def application(cache: QueueCache, count: int) -> Any:
     queues = Queues(feed, subscribers, ErrorCounts(), SystemClock())
     nobody = Authenticator.off()
     app = create_app(ServiceDescription("bench", "bench"), nobody, Readiness({}))
-    app.include_router(queue_routes.router)
-    app.state.publisher = SimpleNamespace(queues=queues, agent=AGENT)
+    for routes in (queue_routes, command_routes):
+        app.include_router(routes.router)
+    commands = CommandIssuer(None, journal, "p", queues, None)  # type: ignore[arg-type]
+    app.state.publisher = SimpleNamespace(queues=queues, agent=AGENT, commands=commands)
     return app
 
 

@@ -65,6 +65,12 @@ def blocked(subscriber: str, length: int = 2, **more: Any) -> dict[str, Any]:
     return queue(subscriber, "BLOCKED", length, **{"reason": REASON, "head": head, **more})
 
 
+def clear_bound(up_to: int, packages: int, at_most: int | None = None) -> dict[str, int]:
+    """Return what a clear would remove, as the publisher says it."""
+    most = packages if at_most is None else at_most
+    return {"up_to_offset": up_to, "packages": packages, "packages_at_most": most}
+
+
 def command(kind: str = "CLEAR", state: str = "APPLIED", **more: Any) -> dict[str, Any]:
     """Return a command as the publisher shows it."""
     shown = {

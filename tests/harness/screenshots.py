@@ -15,6 +15,7 @@ from tests.harness.console import (
     REASON,
     ConsoleSite,
     blocked,
+    clear_bound,
     command,
     console_site,
     distribution,
@@ -68,6 +69,7 @@ def written(site: ConsoleSite) -> None:
         {**queue("archive", "STALE"), **away},
         queue("preview", "PAUSED", 1, errors=3),
     )
+    site.publisher.answers["GET /queues/sub2/clear"] = clear_bound(42, 2)
     page = site.publisher.answers["GET /queues/sub2"]
     page["entries"][1] = entry(
         42, "/content/dam/site/pictures/2026/november", deep_paths=["/site/news"]

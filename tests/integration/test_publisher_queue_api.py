@@ -177,6 +177,15 @@ def test_r19_clear_sends_one_command_for_what_was_seen(service: PublisherService
         seen = await s.client.post("/queues/sub1/clear", headers={"If-Match": tag})
         assert seen.status_code == 202, seen.text
         assert (seen.json()["up_to_offset"], seen.json()["packages"]) == (4, 5)
+        counted = await s.get("/queues/sub1/clear?up_to_offset=1")
+        assert counted == {
+            "agent": "main",
+            "subscriber": "sub1",
+            "up_to_offset": 1,
+            "packages": 2,
+            "packages_at_most": 2,
+        }
+        assert (await s.get("/queues/sub1/clear"))["packages"] == 6
         some = await s.client.post("/queues/sub1/clear", json={"up_to_offset": 1})
         assert (some.json()["up_to_offset"], some.json()["packages"]) == (1, 2)
         everything = await s.client.post("/queues/sub1/clear")

@@ -13,10 +13,6 @@ from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.options import SubscriberName, Timeout, Yes
 
-_PAGE = 1_000
-_PAGES = 10
-"""How many pages are counted for the question; behind them it says "at least"."""
-
 clear = typer.Typer(help="Clear a queue.", no_args_is_help=True)
 
 
@@ -62,7 +58,7 @@ def clear_packages(
     """
     tag = None
     if ask:
-        answer = publisher.answer(f"/queues/{segment(name)}?limit={_PAGE}")
+        answer = publisher.answer(f"/queues/{segment(name)}?limit=1")
         seen, tag = answer.document(), answer.headers.get("etag", "*")
         covered = _covered(publisher, seen, up_to)
         nothing = covered == Covered(0, exact=True) and seen["head"] is None
@@ -76,22 +72,18 @@ def clear_packages(
         output.line(str(cleared["removed"]))
         return
     output.line(cleared["command_id"])
-    reported = Covered(cleared["packages"], cleared["packages"] == cleared["packages_at_most"])
-    output.report(f"{name} is asked to remove {reported} of agent {cleared['agent']}")
+    output.report(f"{name} is asked to remove {_counted(cleared)} of agent {cleared['agent']}")
 
 
 def _covered(publisher: Client, seen: Mapping[str, Any], up_to: int | None) -> Covered:
-    """Count what waits up to an offset; a queue is counted only as far as few pages show it."""
-    if up_to is None:
+    """Return what waits up to an offset; without one, all that was seen."""
+    if up_to is None or not seen["editable"]:
         return Covered(seen["at_least"], exact=seen["length"] is not None)
-    packages = 0
-    for _ in range(_PAGES):
-        offsets = [entry["offset"] for entry in seen["entries"]]
-        packages += sum(offset <= up_to for offset in offsets)
-        if seen["next"] is None or (offsets and offsets[-1] >= up_to):
-            return Covered(packages, exact=True)
-        seen = publisher.get(seen["next"])
-    return Covered(packages, exact=False)
+    return _counted(publisher.clear_bound(seen["subscriber"], up_to=up_to))
+
+
+def _counted(bound: Mapping[str, Any]) -> Covered:
+    return Covered(bound["packages"], bound["packages"] == bound["packages_at_most"])
 
 
 def _confirm(requested: str) -> None:

@@ -136,6 +136,7 @@ class AsyncClient(Configured):
     dismiss = _awaiting(queue_calls.dismiss)
 
     clear = _awaiting(commanding.clear)
+    clear_bound = _awaiting(commanding.clear_bound)
     pause = _awaiting(commanding.pause)
     resume = _awaiting(commanding.resume)
     stop = _awaiting(commanding.stop)
@@ -144,7 +145,6 @@ class AsyncClient(Configured):
     command = _awaiting(commanding.command)
     commands = _awaiting(commanding.commands)
     command_ended = _awaiting(commanding.command_ended)
-
     node = _awaiting(content.node)
     put_node = _awaiting(content.put_node)
     patch_node = _awaiting(content.patch_node)
@@ -155,7 +155,6 @@ class AsyncClient(Configured):
     binary = _awaiting(binaries.binary)
     read_binary = _in_parts(binaries.read_binary)
     read_blob = _in_parts(binaries.read_blob)
-
     add_job = _awaiting(job_calls.add_job)
     job = _awaiting(job_calls.job)
     jobs = _awaiting(job_calls.jobs)

@@ -128,6 +128,7 @@ class Client(Configured):
     dismiss = _blocking(queue_calls.dismiss)
 
     clear = _blocking(commanding.clear)
+    clear_bound = _blocking(commanding.clear_bound)
     pause = _blocking(commanding.pause)
     resume = _blocking(commanding.resume)
     stop = _blocking(commanding.stop)

@@ -6,7 +6,14 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
-from tests.harness.console import HOSTILE, REASON, ConsoleSite, blocked, console_site, queue
+from tests.harness.console import (
+    HOSTILE,
+    REASON,
+    ConsoleSite,
+    blocked,
+    console_site,
+    queue,
+)
 from tests.harness.written_publisher import entry
 
 COMMAND = {"command_id": "c1", "state": "ISSUED", "subscriber": "sub1"}
@@ -118,43 +125,6 @@ def test_a_command_is_sent_with_the_callers_token(site: ConsoleSite, action: str
     [(method, path, token, _)] = site.publisher.changes()
     assert (path, token) == (f"/subscribers/sub2/{action}", "Bearer operator")
     assert method == ("POST" if action == "retry" else "PUT")
-
-
-def test_what_is_cleared_is_what_was_counted_and_typed(site: ConsoleSite) -> None:
-    asked = site.get("queue/clear?agent=main&subscriber=sub2&up_to=41").text
-    assert "clear 1" in asked
-    wrong = site.post("queue/clear", agent="main", subscriber="sub2", up_to="41", count="1")
-    assert wrong.status_code == 400
-    assert site.publisher.changes() == []
-    form = {"agent": "main", "subscriber": "sub2", "up_to": "41", "count": "1", "typed": "clear 1"}
-    assert site.post("queue/clear", **form).status_code == 303
-    [(_, path, token, body)] = site.publisher.changes()
-    assert (path, token) == ("/queues/sub2/clear", "Bearer operator")
-    assert body == {"up_to_offset": 41}, "and nothing that comes later"
-
-
-def test_no_more_of_a_queue_is_read_than_is_asked_about(site: ConsoleSite) -> None:
-    page = site.publisher.answers["GET /queues/sub2"]
-    page["next"] = "/queues/sub2?limit=1000&cursor=c"
-    site.get("queue/clear?agent=main&subscriber=sub2&up_to=41")
-    assert len(site.publisher.requested) == 1, "the first page goes beyond"
-
-
-@pytest.mark.parametrize(
-    "form",
-    [
-        {},
-        {"up_to": "-1", "count": "1", "typed": "clear 1"},
-        {"up_to": "²", "count": "1", "typed": "clear 1"},
-        {"up_to": "", "count": "1", "typed": "clear 1"},
-        {"up_to": "41", "count": "1", "typed": "clear 2"},
-        {"up_to": "41", "count": "", "typed": "clear "},
-    ],
-)
-def test_a_forged_clear_changes_nothing(site: ConsoleSite, form: dict[str, str]) -> None:
-    answer = site.post("queue/clear", agent="main", subscriber="sub2", **form)
-    assert answer.status_code == 400
-    assert site.publisher.changes() == []
 
 
 @pytest.mark.parametrize("path", [*(f"queue/{action}" for action in ACTS), "queue/clear"])

@@ -1,10 +1,13 @@
 """Clearing a queue up to what was seen: counted, shown, and done once its number is typed."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from packhorse.client.exchange import segment
+from packhorse.client.awaiting import AsyncClient
+from packhorse.client.exchange import Document, segment
 from packhorse.runtime import audit
 from packhorse.runtime.auth import TokenScope
 from packhorse.runtime.pages.rendering import PREFIX
@@ -16,7 +19,7 @@ from packhorse_services.console.frame.visit import PageVisit, Visit, acting, bac
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
 MOST = 10_000
-"""Packages that one form removes: they are counted one by one, so that the number is right."""
+"""Packages that one form removes where the publisher does not know their number at once."""
 _EXAMPLES = 5
 
 _Name = Annotated[str, Query(min_length=1, max_length=200)]
@@ -48,34 +51,48 @@ async def clear(
     return back_to("queue", agent=agent, subscriber=subscriber, done="clear")
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a clear up to `up_to` would remove, and the first of it."""
+
+    queue: Document
+    up_to: int
+    count: int
+    examples: Sequence[Document]
+
+    @property
+    def more(self) -> bool:
+        """Whether more waits than that."""
+        return bool(self.queue["at_least"] > self.count)
+
+
+async def _counted(client: AsyncClient, subscriber: str, up_to: int | None) -> Counted:
+    bound = await client.clear_bound(subscriber, up_to=up_to)
+    last, count = bound["up_to_offset"], bound["packages"]
+    exact = count == bound["packages_at_most"]
+    queue = await client.queue(subscriber, limit=_EXAMPLES if exact else MOST, up_to=last)
+    meant = [one for one in queue["entries"] if one["offset"] <= last]
+    if not exact:
+        count, last = len(meant), meant[-1]["offset"] if meant else 0
+    return Counted(queue, last, count, meant[:_EXAMPLES])
+
+
 async def _question(
     visit: Visit, agent: str, subscriber: str, up_to: int | None, wrong: str = ""
 ) -> Response:
-    queue = await visit.publisher(agent).queue(subscriber, limit=MOST, up_to=up_to)
-    meant = [one for one in queue["entries"] if up_to is None or one["offset"] <= up_to]
-    last = meant[-1]["offset"] if meant else 0
+    meant = await _counted(visit.publisher(agent), subscriber, up_to)
     url = visit.publisher_url(agent)
+    words = ["clear", "queue", "--up-to", meant.up_to, "--server", url, "--", subscriber]
+    body = f'{{"up_to_offset": {meant.up_to}}}'
+    path = f"{url}/queues/{segment(subscriber)}/clear"
     return visit.page(
         "clear.html",
         400 if wrong else 200,
         agent=agent,
-        queue=queue,
-        count=len(meant),
-        more=bool(queue["next"]) and len(meant) == len(queue["entries"]),
-        up_to=last,
-        examples=meant[:_EXAMPLES],
+        subscriber=subscriber,
+        meant=meant,
         wrong=wrong,
-        same=[
-            same(
-                "Clear",
-                ["clear", "queue", "--up-to", last, "--server", url, "--", subscriber],
-                curl(
-                    f"{url}/queues/{segment(subscriber)}/clear",
-                    "POST",
-                    f'{{"up_to_offset": {last}}}',
-                ),
-            )
-        ],
+        same=[same("Clear", words, curl(path, "POST", body))],
     )
 
 

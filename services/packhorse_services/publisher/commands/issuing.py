@@ -54,6 +54,11 @@ class CommandIssuer:
         self._queues, self._sender = queues, sender
         self.agent = queues.agent
 
+    async def bound(self, subscriber: str, *, up_to: int | None) -> Bound:
+        """Return up to where a clear would go, and what it would remove. Raises as `clear`."""
+        queue = await self._queues.queue(subscriber)
+        return bound_of(queue, self._queues, up_to=up_to, seen_tag=None)
+
     async def clear(
         self, subscriber: str, *, up_to: int | None, seen_tag: str | None, user: str
     ) -> tuple[StoredCommand, Bound]:

@@ -22,18 +22,23 @@ class ClearBody(StrictBody):
     )
 
 
-class ClearAccepted(BaseModel):
-    """A clear command that is on its way."""
+class ClearBound(BaseModel):
+    """What a clear removes."""
 
-    command_id: str
     agent: str = Field(description="Only what this publisher agent sent is removed")
     subscriber: str
     up_to_offset: int
     packages: int = Field(
-        description="How many waited up to there when it was issued; at least so many where "
+        description="How many waited up to there when it was counted; at least so many where "
         "packages_at_most is more: the queue is older than what is in memory"
     )
     packages_at_most: int
+
+
+class ClearAccepted(ClearBound):
+    """A clear command that is on its way."""
+
+    command_id: str
 
 
 class OffsetBody(StrictBody):
@@ -91,13 +96,18 @@ def command_document(command: StoredCommand) -> CommandDocument:
     )
 
 
-def clear_accepted(command: StoredCommand, bound: Bound) -> ClearAccepted:
-    """Show a clear that is on its way."""
-    return ClearAccepted(
-        command_id=command.command_id,
-        agent=command.agent,
-        subscriber=command.subscriber,
+def clear_bound(agent: str, subscriber: str, bound: Bound) -> ClearBound:
+    """Show what a clear would remove."""
+    return ClearBound(
+        agent=agent,
+        subscriber=subscriber,
         up_to_offset=bound.offset,
         packages=bound.packages.at_least,
         packages_at_most=bound.packages.at_most,
     )
+
+
+def clear_accepted(command: StoredCommand, bound: Bound) -> ClearAccepted:
+    """Show a clear that is on its way."""
+    shown = clear_bound(command.agent, command.subscriber, bound)
+    return ClearAccepted(**shown.__dict__, command_id=command.command_id)

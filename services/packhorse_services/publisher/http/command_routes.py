@@ -16,11 +16,13 @@ from packhorse_services.publisher.commands.issuing import UnknownCommand
 from packhorse_services.publisher.commands.schemas import (
     ClearAccepted,
     ClearBody,
+    ClearBound,
     CommandDocument,
     CommandList,
     OffsetBody,
     State,
     clear_accepted,
+    clear_bound,
     command_document,
 )
 from packhorse_services.publisher.http.collaborators import of
@@ -62,6 +64,19 @@ async def clear_queue(
     )
     _locate(response, command)
     return clear_accepted(command, bound)
+
+
+@router.get("/queues/{subscriber}/clear", responses=documented(404, 409, 503))
+async def count_clear(
+    request: Request,
+    subscriber: SubscriberName,
+    _caller: Reader,
+    up_to_offset: Annotated[int | None, Query(ge=-1, lt=2**63)] = None,
+) -> ClearBound:
+    """Say what clearing a queue up to an offset would remove now; without one, all of it."""
+    commands = of(request).commands
+    bound = await commands.bound(subscriber, up_to=up_to_offset)
+    return clear_bound(commands.agent, subscriber, bound)
 
 
 @router.put("/subscribers/{subscriber}/pause", status_code=202, responses=documented(404, 503))

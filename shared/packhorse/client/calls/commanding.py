@@ -48,6 +48,15 @@ def clear(
     return (yield from _ended(cleared, wait))
 
 
+def clear_bound(subscriber: str, *, up_to: int | None = None) -> Operation[Document]:
+    """Return what a clear would remove now: `packages`, up to `up_to_offset`.
+
+    It is exact where `packages_at_most` is the same.
+    """
+    path = f"/queues/{segment(subscriber)}/clear"
+    return (yield from requested(Request("GET", with_query(path, **given(up_to_offset=up_to)))))
+
+
 def pause(subscriber: str, *, wait: float | None = None) -> Operation[Document]:
     """Let a subscriber import nothing until it is resumed; what it has begun it ends."""
     return (yield from _control(subscriber, "pause", wait))
