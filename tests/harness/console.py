@@ -20,7 +20,9 @@ from tests.harness.topology.scripted import Callers
 from tests.harness.topology.served import Served
 from tests.harness.written_publisher import AT, WrittenPublisher, entry, written_publisher
 
-SCOPES = {"queues:read", "queues:clear", "subscribers:operate", "distribute", "content:read"}
+SCOPES = {"queues:read", "queues:clear", "subscribers:operate", "distribute", "content:read"} | {
+    "jobs:operate"
+}
 OPERATOR = Principal("operator", frozenset(SCOPES))
 REASON = 'NotNullViolation: null value in column "type" violates not-null constraint'
 WHO_MAY_NOT = (

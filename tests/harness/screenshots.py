@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from playwright.sync_api import Browser
 
@@ -25,6 +25,7 @@ from tests.harness.console import (
     queue,
     release,
 )
+from tests.harness.written_jobs import written_work
 from tests.harness.written_publisher import (
     AT,
     WrittenPublisher,
@@ -55,6 +56,13 @@ PAGES = {
     "live": "live",
     "journal": "journal?offset=41&bodies=1",
     "cleanup": "cleanup",
+    "jobs": "jobs",
+    "job": "jobs/7",
+    "retry": "jobs/all/retry",
+    "schedules": "schedules",
+    "schedule": "schedule?name=packhorse.pipeline.archive",
+    "pipeline": "pipeline",
+    "topology": "topology",
     "clear": "queue/clear?agent=main&subscriber=sub2&up_to=42",
 }
 
@@ -188,9 +196,6 @@ def written_difference(site: ConsoleSite, there: WrittenPublisher) -> None:
 @contextmanager
 def pictured_site() -> Iterator[ConsoleSite]:
     """Serve a console that shows something on each of its pages."""
-    elsewhere: dict[str, Any] = dict.fromkeys(
-        ("jobs_page_url", "topology_page_url"), "http://127.0.0.1:1/"
-    )
     with (
         written_publisher() as publisher,
         written_publisher() as there,
@@ -199,12 +204,15 @@ def pictured_site() -> Iterator[ConsoleSite]:
             content_url=publisher.url,
             subscriber_urls={"sub2": there.url, "web-1": publisher.url},
             cleanup_url=publisher.url,
-            **elsewhere,
+            jobs_urls={"author": publisher.url, "sub2": publisher.url},
+            topology_urls={"author": publisher.url},
+            pipeline_url=publisher.url,
         ) as site,
     ):
         for write in (written, written_records, written_sending, written_content, written_events):
             write(site)
         written_journal(site)
+        written_work(site.publisher.answers)
         written_difference(site, there)
         yield site
 

@@ -23,7 +23,6 @@ from packhorse_services.console.page import (
     distributions,
     failures,
     mending,
-    neighbours,
     overview,
     provider,
     queue,
@@ -32,6 +31,8 @@ from packhorse_services.console.page import (
 )
 from packhorse_services.console.parts import PROVIDER_PAGE, ConsoleParts, assemble
 from packhorse_services.console.settings import Settings
+from packhorse_services.console.work import acting as work_acts
+from packhorse_services.console.work import bulk, jobs, pipeline, schedules, topology
 
 _SERVICE = ServiceDescription(
     "packhorse console", "Shows where content is and what stands in its way, as pages for people."
@@ -47,7 +48,8 @@ _PAGES = (
         mending,
         failures,
     ),
-    *(commands, acts, distribute, releases, content, compare, live, journal, neighbours),
+    *(commands, acts, distribute, releases, content, compare, live, journal),
+    *(jobs, work_acts, bulk, schedules, topology, pipeline),
 )
 
 
@@ -63,8 +65,8 @@ def console(settings: Settings, authenticator: Authenticator) -> FastAPI:
                 yield
         if parts.provider is not None:
             await parts.provider.close()
-        asked = (parts.publishers, parts.contents, parts.cleanup, parts.compared, parts.signing_in)
-        for services in asked:
+        asked = (parts.publishers, parts.contents, parts.cleanup, parts.compared)
+        for services in (*asked, *parts.programs.values()):
             await services.close()
 
     app = create_app(_SERVICE, authenticator, Readiness({}), lifespan=lifespan, docs=settings.docs)

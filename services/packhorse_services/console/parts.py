@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from fastapi import Request
 
@@ -15,6 +16,9 @@ from packhorse_services.console.provider import IdentityProvider, ProviderSettin
 from packhorse_services.console.settings import Settings
 from packhorse_services.console.upstream import Services
 
+Kind = Literal["jobs", "topology", "pipeline"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
 _STREAMS = 50
 """Browsers that follow events: each takes one of the 100 connections to a publisher."""
 PROVIDER_PAGE, PROVIDER_DONE = "sign-in/provider", "sign-in/provider/done"
@@ -25,13 +29,12 @@ _COMPARISONS = 4
 
 @dataclass(frozen=True, slots=True)
 class ConsoleParts:
-    """The services that are asked; `neighbours` are other services' pages, by their titles.
-
-    Of those of them that `signing_in` has, a visitor gets a link that signs in.
+    """The services that are asked.
 
     `publishers` are by the names of their agents; `contents` by subscribers' names, the author's
     by an empty one; `cleanup` has one with an empty name, or none. `compared` are the publishers
-    over connections of their own, so that digests keep no other page waiting.
+    over connections of their own, so that digests keep no other page waiting. `programs` are what
+    tells of jobs, of the topology and of the pipeline's reports, each by names.
     `provider` is None where people have tokens only.
     """
 
@@ -41,8 +44,7 @@ class ConsoleParts:
     compared: Services
     comparisons: Places
     streams: Streams
-    neighbours: Mapping[str, str]
-    signing_in: Services
+    programs: Mapping[Kind, Services]
     provider: IdentityProvider | None
     audit: RecentAudit
 
@@ -51,12 +53,6 @@ def assemble(settings: Settings) -> ConsoleParts:
     """Make them; nothing connects yet."""
     cleanup = {"": settings.cleanup_url} if settings.cleanup_url else {}
     report("packhorse_console_")
-    pages = {"Jobs": settings.jobs_page_url, "Topology": settings.topology_page_url}
-    neighbours = {
-        title: url.removesuffix(f"{PREFIX}/{title.lower()}")
-        for title, url in pages.items()
-        if url.endswith(f"{PREFIX}/{title.lower()}")
-    }
     contents = {"": settings.content_url, **settings.subscriber_urls}
     contents = {name: url for name, url in contents.items() if url}
     return ConsoleParts(
@@ -66,11 +62,20 @@ def assemble(settings: Settings) -> ConsoleParts:
         Services("publisher", settings.publisher_urls, settings.upstream_timeout_s),
         Places("comparisons", _COMPARISONS, 1),
         Streams(CONSOLE_EVENT_STREAMS, _STREAMS),
-        {title: url for title, url in pages.items() if url},
-        Services("console", neighbours, settings.upstream_timeout_s),
+        _programs(settings),
         _provider(settings) if settings.oidc_client_id else None,
         RecentAudit(),
     )
+
+
+def _programs(settings: Settings) -> Mapping[Kind, Services]:
+    urls: Mapping[Kind, Mapping[str, str]] = {
+        "jobs": settings.jobs_urls,
+        "topology": settings.topology_urls,
+        "pipeline": {"": settings.pipeline_url} if settings.pipeline_url else {},
+    }
+    timeout_s = settings.upstream_timeout_s
+    return {kind: Services(kind, named, timeout_s) for kind, named in urls.items()}
 
 
 def _provider(settings: Settings) -> IdentityProvider:

@@ -28,9 +28,11 @@ class Settings(ProcessConfiguration, BaseSettings):
     """
     cleanup_url: str = ""
     """Where the console reaches the cleanup service, which shows what the journal holds."""
-    topology_page_url: str = ""
-    jobs_page_url: str = ""
-    """Where a browser reaches those pages; empty: the navigation does not name them."""
+    jobs_urls: dict[str, str] = Field(default={}, max_length=100)
+    topology_urls: dict[str, str] = Field(default={}, max_length=100)
+    """The services that tell of jobs and of the topology, by names to show; empty: no such page."""
+    pipeline_url: str = ""
+    """The service of the pipeline's reports; empty: none are shown."""
     upstream_timeout_s: float = Field(default=10.0, gt=0)
     """How long one answer of another service may take."""
     console_url: str = ""
@@ -48,14 +50,12 @@ class Settings(ProcessConfiguration, BaseSettings):
     session_longest_s: float = Field(default=LONGEST_S, gt=0)
     """How long a session lasts at most."""
 
-    @field_validator("publisher_urls", "subscriber_urls")
+    @field_validator("publisher_urls", "subscriber_urls", "jobs_urls", "topology_urls")
     @classmethod
     def _are_addresses(cls, urls: dict[str, str]) -> dict[str, str]:
         return {name: _address(url) for name, url in urls.items()}
 
-    @field_validator(
-        "content_url", "cleanup_url", "console_url", "topology_page_url", "jobs_page_url"
-    )
+    @field_validator("content_url", "cleanup_url", "console_url", "pipeline_url")
     @classmethod
     def _is_address_or_empty(cls, url: str) -> str:
         return _address(url) if url else url

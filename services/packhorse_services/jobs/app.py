@@ -15,7 +15,6 @@ from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.feed import StreamsEnded, TooManyStreams
 from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.lifecycle import Component
-from packhorse.runtime.pages.session import admit_visitors
 from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.stopping import calling_at_stop
@@ -29,9 +28,6 @@ from packhorse_services.jobs.http import (
 )
 from packhorse_services.jobs.http.parts import JobsServices
 from packhorse_services.jobs.http.request_keys import RequestKeyReused
-from packhorse_services.jobs.page import acting, bulk
-from packhorse_services.jobs.page import routes as page_routes
-from packhorse_services.jobs.page.rendering import PAGES
 
 DESCRIPTION = "Adds, shows, stops and retries jobs; their queues, schedules and events."
 _PROBLEMS: Mapping[type[Exception], ProblemKind] = {
@@ -58,9 +54,6 @@ _ROUTERS: Sequence[APIRouter] = (
     schedule_routes.router,
     event_routes.router,
     content_watch_routes.router,
-    page_routes.router,
-    acting.router,
-    bulk.router,
 )
 
 
@@ -102,7 +95,6 @@ def jobs_service(
         docs=docs,
     )
     app.state.parts = parts
-    admit_visitors(app, PAGES)
     for router in _ROUTERS:
         app.include_router(router)
     return JobsService(app, components)

@@ -16,7 +16,6 @@ from packhorse_services.jobs.hooks.hook import queue_of, watch_of
 from packhorse_services.jobs.housekeeping import QUEUE, SCHEDULES, consumers_of
 from packhorse_services.jobs.http.event_feed import JobEventHub
 from packhorse_services.jobs.http.parts import JobsServices
-from packhorse_services.jobs.page.rendering import PAGES
 from packhorse_services.jobs.settings import Settings
 
 ROLE = "jobs"
@@ -25,7 +24,6 @@ _CONNECTIONS = 8
 
 def assemble(settings: Settings, authenticator: Authenticator) -> JobsService:
     """Put a jobs service together; nothing connects before it is started."""
-    PAGES.lead_back_to(settings.console_url)
     url = settings.database_url.get_secret_value()
     announced = InstanceProperties(ROLE, endpoint=settings.endpoint, leader_tasks=LEADER_TASKS)
     cluster = join(url, settings.topology, announced)

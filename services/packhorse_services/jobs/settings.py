@@ -20,8 +20,6 @@ class Settings(TopologyConfiguration, BaseSettings):
     database_url: SecretStr
     """The database of the cluster that it is part of; the author's, or a subscriber's."""
     database_url_file: Path | None = None
-    console_url: str = Field(default="", max_length=500, pattern=r"^(https?://\S+)?$")
-    """Where a browser reaches the console, for the way back to it."""
     event_streams: int = Field(default=64, ge=1, le=10_000)
     """How many clients may follow the events at a time."""
     hooks: Annotated[dict[HookName, Hook], NoDecode] = Field(

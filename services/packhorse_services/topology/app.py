@@ -12,7 +12,6 @@ from packhorse.runtime.feed import StreamsEnded, TooManyStreams
 from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.metrics import report
-from packhorse.runtime.pages.session import admit_visitors
 from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.stopping import calling_at_stop
@@ -22,7 +21,6 @@ from packhorse.topology.rejection import Rejected
 from packhorse_services.topology.connectors.routes import UNSIGNED
 from packhorse_services.topology.http import event_routes, routes
 from packhorse_services.topology.http.parts import TopologyServices
-from packhorse_services.topology.page import routes as page_routes
 
 DESCRIPTION = (
     "Shows which instances are alive, in which clusters, in what order, and which one leads."
@@ -34,11 +32,7 @@ _PROBLEMS: Mapping[type[Exception], ProblemKind] = {
     InvalidProperty: ProblemKind(422, "invalid-property", "No instance may announce this"),
 }
 
-_ROUTERS = (
-    event_routes.router,
-    routes.router,
-    page_routes.router,
-)
+_ROUTERS = (event_routes.router, routes.router)
 
 
 class NoHeartbeat(Transient):
@@ -80,7 +74,6 @@ def topology_service(
     ready = Readiness({"heartbeat": lambda: _ask_heartbeat(parts.discovery)})
     app = create_app(_SERVICE, authenticator, ready, lifespan=lifespan, docs=docs)
     app.state.parts = parts
-    admit_visitors(app, page_routes.PAGES)
     for router in (*_ROUTERS, *([] if connector_routes is None else [connector_routes])):
         app.include_router(router)
     return TopologyService(app, (_Following(parts), parts.discovery, *components))

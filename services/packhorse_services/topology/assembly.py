@@ -21,7 +21,6 @@ from packhorse_services.topology.connectors.routes import connector_routes
 from packhorse_services.topology.http.event_feed import Feed
 from packhorse_services.topology.http.parts import TopologyServices
 from packhorse_services.topology.http.store_documents import MemberVotings, cluster_view_of
-from packhorse_services.topology.page.routes import PAGES
 from packhorse_services.topology.settings import Settings
 
 ROLE = "topology"
@@ -29,7 +28,6 @@ ROLE = "topology"
 
 def assemble(settings: Settings, authenticator: Authenticator) -> TopologyService:
     """Put a topology service together; nothing connects before it is started."""
-    PAGES.lead_back_to(settings.console_url)
     url = settings.database_url.get_secret_value()
     clock = SystemClock()
     announced = InstanceProperties(ROLE, endpoint=settings.endpoint)

@@ -1,6 +1,7 @@
 """Every act of the console has a line in its audit log."""
 
 import logging
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -58,9 +59,13 @@ def test_each_act_has_a_line_in_the_audit_log_with_who_and_from_where(
         for route in module.router.routes
         if isinstance(route, APIRoute) and route.methods == {"POST"}
     } - {"/pages/sign-in/link", "/pages/sign-in-links"}
-    actions = {"queue": ["retry", "pause", "resume", "stop"], "releases": ["send", "cancel"]}
+    actions = {
+        "queue": ["retry", "pause", "resume", "stop"],
+        "releases": ["send", "cancel"],
+        "jobs": ["retry", "stop"],
+    }
     paths = {
-        path.replace("{action}", action)
+        re.sub(r"\{\w+(:int)?\}", "1", path.replace("{action}", action).replace("{turn}", "resume"))
         for path in acts
         for action in actions.get(path.split("/")[2], [""])
     }

@@ -22,7 +22,7 @@ ACTS = ["retry", "pause", "resume"]
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[ConsoleSite]:
-    with console_site(jobs_page_url="http://127.0.0.1:1/pages/jobs") as site:
+    with console_site(jobs_urls={"author": "http://127.0.0.1:1"}) as site:
         yield site
 
 
@@ -44,7 +44,8 @@ def test_what_stands_still_comes_first_with_its_reason(site: ConsoleSite) -> Non
     assert "NotNullViolation" in text
     assert "then retry" in text, "what to do"
     assert "packhorse get queues" in text
-    assert 'href="/pages/neighbours/Jobs"' in text
+    assert 'href="/pages/jobs"' in text
+    assert 'href="/pages/topology"' not in text, "it was not told of a topology service"
 
 
 def test_a_page_is_asked_with_the_callers_own_token(site: ConsoleSite) -> None:
@@ -247,17 +248,8 @@ def test_a_link_is_for_who_may_see_the_pages(site: ConsoleSite, token: str, stat
     assert cookie_only.status_code == 401, "a cookie makes no links"
 
 
-def test_other_services_pages_are_opened_without_signing_in_again(site: ConsoleSite) -> None:
-    with console_site(topology_page_url=f"{site.url}/pages/topology") as other:
-        answer = other.get("neighbours/Topology")
-        address, _, ticket = answer.headers["location"].partition("?ticket=")
-        assert (answer.status_code, address) == (303, f"{site.url}/pages/sign-in/link")
-        assert site.post("sign-in/link", token=None, ticket=ticket).status_code == 303
-        nobody = other.get("neighbours/Topology", token=None)
-        assert nobody.headers["location"].startswith("/pages/sign-in?next=")
-        assert other.get("neighbours/Other").status_code == 404
-    for address in ("https://pages.example/pages/other", "https://ops.example/jobs"):
-        with console_site(jobs_page_url=address) as proxied:
-            assert proxied.get("neighbours/Jobs").headers["location"] == address
-    away = site.get("neighbours/Jobs")
-    assert (away.status_code, away.headers["location"]) == (303, "http://127.0.0.1:1/pages/jobs")
+def test_a_service_that_does_not_answer_is_named(site: ConsoleSite) -> None:
+    away = site.get("jobs")
+    assert (away.status_code, "127.0.0.1:1" in away.text) == (503, True)
+    assert site.get("topology").status_code == 404
+    assert site.get("jobs?at=other").status_code == 404

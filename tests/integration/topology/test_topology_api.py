@@ -44,6 +44,18 @@ def site() -> Iterator[Site]:
         yield Site(made, running)
 
 
+def test_the_newest_change_comes_first_in_the_history(site: Site) -> None:
+    site.made.membership.become("me", "third")
+
+    def newest() -> dict[str, Any] | None:
+        change: dict[str, Any] = site.ask("GET", "/topology/history", "viewer").json()["changes"][0]
+        return change if change["kind"] == "CHANGED" else None
+
+    change = eventually(newest, what="a change")
+    assert (change["added"], change["removed"]) == (["third"], ["other"])
+    assert site.ask("GET", "/topology/history", "editor").status_code == 403
+
+
 def test_the_topology_has_all_clusters_the_own_one_first(site: Site) -> None:
     site.made.remotes.views = [
         cluster("x", "y", name="a-remote", properties={"x": {"packhorse.role": "subscriber"}})

@@ -147,16 +147,3 @@ def test_the_command_line_shows_and_follows_it(both: Cluster) -> None:
     finally:
         watch.kill()
         watch.wait()
-
-
-def test_the_page_is_there_with_its_style_and_its_script(both: Cluster) -> None:
-    with httpx.Client(base_url=both.one.url, follow_redirects=True, timeout=120) as browser:
-        assert "Sign in" in browser.get("/pages/topology").text
-        form = {"token": both.programs.token}
-        shown = browser.post("/pages/sign-in", data=form, headers={"Origin": both.one.url})
-        assert shown.status_code == 200
-        assert 'data-instance="two"' in shown.text
-        assert ("Votings" if both.store == "voting" else "Cluster view") in shown.text
-        for name in ("page.css", "refresh.js", "icon.svg"):
-            assert browser.get(f"/pages/static/{name}").status_code == 200
-        assert browser.get("/pages/static/..%2frendering.py").status_code == 404

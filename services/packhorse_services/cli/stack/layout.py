@@ -103,9 +103,10 @@ def plan(
         own = environment(name, _subscriber(options, name))
         programs.append(_program(name, "subscriber", next(free), own))
     # Each database is a cluster; those of subscribers connect to the author's, which knows all.
-    with_pages = environment(AUTHOR_DATABASE, {"PACKHORSE_CONSOLE_URL": _url(ports[-1])})
-    centre = _program(_TOPOLOGY, _TOPOLOGY, next(free), with_pages)
-    jobs = _program(_JOBS, _JOBS, next(free), with_pages)
+    centre, jobs = (
+        _program(service, service, next(free), environment(AUTHOR_DATABASE))
+        for service in (_TOPOLOGY, _JOBS)
+    )
     connected = {"PACKHORSE_CONNECTOR_URLS": centre.url}
     around = [
         _program(f"{_TOPOLOGY}-{name}", _TOPOLOGY, next(free), environment(name, connected))
@@ -134,8 +135,8 @@ def _console(options: StackOptions, port: int, shown: Sequence[ChildProgram]) ->
         "PACKHORSE_CONTENT_URL": urls["content"],
         "PACKHORSE_SUBSCRIBER_URLS": json.dumps(subscribers),
         "PACKHORSE_CLEANUP_URL": urls["cleanup"],
-        "PACKHORSE_TOPOLOGY_PAGE_URL": f"{urls[_TOPOLOGY]}/pages/topology",
-        "PACKHORSE_JOBS_PAGE_URL": f"{urls[_JOBS]}/pages/jobs",
+        "PACKHORSE_TOPOLOGY_URLS": json.dumps({AUTHOR_DATABASE: urls[_TOPOLOGY]}),
+        "PACKHORSE_JOBS_URLS": json.dumps({AUTHOR_DATABASE: urls[_JOBS]}),
     }
     return _program(_CONSOLE, _CONSOLE, port, settings)
 
@@ -191,12 +192,8 @@ def describe(directory: DataDirectory, programs: Sequence[ChildProgram]) -> Runn
     )
 
 
-def _url(port: int) -> str:
-    return f"http://127.0.0.1:{port}"
-
-
 def _program(name: str, service: str, port: int, settings: Mapping[str, str]) -> ChildProgram:
-    url = _url(port)
+    url = f"http://127.0.0.1:{port}"
     own = dict(zip(_OWN, (str(port), name, url), strict=True))
     return ChildProgram(
         name=name,

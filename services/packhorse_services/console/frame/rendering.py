@@ -4,11 +4,13 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
+from packhorse.client.exchange import Document
+from packhorse.jobs.scheduling.timing import period_text
 from packhorse.runtime.pages.rendering import PREFIX, Pages
 from packhorse_services.console.frame.states import look_of
 
@@ -16,6 +18,7 @@ PAGES = Pages(Path(__file__).parent, f"{PREFIX}/overview")
 
 _DURATIONS = ((90.0, 1.0, "s"), (5_400.0, 60.0, "min"), (172_800.0, 3_600.0, "h"))
 _DAY_S = 86_400.0
+_LONGEST_SAID = 200
 _SIZES = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
 
 
@@ -82,8 +85,50 @@ def _parsed(moment: str | None) -> datetime | None:
         return None
 
 
+def _seconds(value: float | None) -> str:
+    """Return how long something took on average."""
+    if value is None:
+        return "–"
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
+
+
+def _says(job: Document) -> str:
+    """Return how far a job is, or what its last attempt said, in one line."""
+    if job["state"] != "ACTIVE":
+        return _cut(job["result_message"])
+    done = job["progress"]
+    steps = f" of {done['steps']}" if done["steps"] else ""
+    step = f"{done['step']}{steps}" if done["step"] or steps else ""
+    return _cut(": ".join(part for part in (step, done["message"]) if part))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_SAID else f"{text[:_LONGEST_SAID]}…"
+
+
+def _when(schedule: Document) -> str:
+    """Return when a schedule is due, in a few words."""
+    if schedule["cron"]:
+        return f"{schedule['cron']} ({schedule['time_zone']})"
+    if schedule["period_s"]:
+        return f"every {period_text(timedelta(seconds=schedule['period_s']))}"
+    return "once"
+
+
+def _shown_json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
+
+
 PAGES.templates.filters.update(
-    duration=_duration, size=_size, short=_short, exact=_exact, look=look_of
+    duration=_duration,
+    size=_size,
+    short=_short,
+    exact=_exact,
+    look=look_of,
+    seconds=_seconds,
+    says=_says,
+    when=_when,
+    shown_json=_shown_json,
 )
 PAGES.templates.globals["address"] = address
 

@@ -65,6 +65,18 @@ _LOOKS: Mapping[str, Look] = {
     "EQUAL": Look(*_GOOD, 6),
     "DIFFERS": Look(*_BAD, 0),
     "UNDER_WAY": Look(*_BUSY, 5),
+    # of jobs, of one attempt at one, and of a time of a schedule
+    "ACTIVE": Look(*_BUSY, 5),
+    "GIVEN_UP": Look(*_BAD, 0),
+    "ERROR": Look(*_BAD, 0),
+    "DROPPED": Look(*_REST, 4),
+    "TIMED_OUT": Look(*_WARN, 1),
+    "LOST": Look(*_WARN, 1),
+    "FIRED": Look(*_GOOD, 6),
+    "MISSED": Look(*_WARN, 1),
+    # of connectors
+    "CONNECTED": Look(*_GOOD, 6),
+    "LOOP": Look(*_WARN, 1),
     # of cleanup runs
     "REQUESTED": Look(*_BUSY, 5),
     "SUCCEEDED": Look(*_GOOD, 6),

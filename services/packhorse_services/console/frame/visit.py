@@ -18,7 +18,7 @@ from packhorse.runtime.pages.session import (
     visitor_or_sign_in,
 )
 from packhorse_services.console.frame.rendering import PAGES, address
-from packhorse_services.console.parts import of
+from packhorse_services.console.parts import KINDS, Kind, of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class Rights:
     clear: bool
     distribute: bool
     read: bool
+    jobs: bool
     admin: bool
 
 
@@ -47,6 +48,7 @@ class Visit:
             clear=self.who.may(TokenScope.QUEUES_CLEAR),
             distribute=self.who.may(TokenScope.DISTRIBUTE),
             read=self.who.may(TokenScope.CONTENT_READ),
+            jobs=self.who.may(TokenScope.JOBS_OPERATE),
             admin=self.who.may(TokenScope.ADMIN),
         )
 
@@ -85,6 +87,19 @@ class Visit:
         """Return a client of the cleanup service. Raises `Problem` 404 without one."""
         return of(self.request).cleanup.client("", token_of(self.request))
 
+    def served(self, kind: Kind) -> Mapping[str, str]:
+        """Return the addresses of the services of a kind, by name."""
+        return of(self.request).programs[kind].urls
+
+    def service(self, kind: Kind, at: str) -> tuple[AsyncClient, str]:
+        """Return a client of a service and its address; with an empty name of the first one.
+
+        Raises `Problem` 404.
+        """
+        name = at or next(iter(self.served(kind)), "")
+        client = of(self.request).programs[kind].client(name, token_of(self.request))
+        return client, self.served(kind)[name]
+
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Return a page in the frame that all pages have."""
         return PAGES.page(
@@ -92,7 +107,7 @@ class Visit:
             status,
             who=self.who.name,
             may=self.rights,
-            neighbours=list(of(self.request).neighbours),
+            has={kind: bool(of(self.request).programs[kind].urls) for kind in KINDS},
             query=self.request.url.query,
             **values,
         )

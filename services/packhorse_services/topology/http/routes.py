@@ -16,11 +16,13 @@ from packhorse_services.topology.http.parts import TopologyServices, Votings, of
 from packhorse_services.topology.http.schemas import (
     ClusterViewDocument,
     ConnectorList,
+    HistoryDocument,
     InstanceDocument,
     PropertyBody,
     PropertyDocument,
     TopologyDocument,
     VotingList,
+    change_document,
     connector_document,
     instance_document,
     topology_document,
@@ -84,6 +86,14 @@ async def get_cluster_view(request: Request, _caller: Reader) -> ClusterViewDocu
     if found is None:
         raise Problem(404, detail="there is no cluster view: none yet, or the store is voting")
     return found
+
+
+@router.get("/history", responses=documented(503))
+async def get_history(request: Request, _caller: Reader) -> HistoryDocument:
+    """Return the last hundred changes that the instance which answers has seen."""
+    discovery = of(request).discovery
+    changes = [change_document(one) for one in reversed(discovery.history())]
+    return HistoryDocument(trouble=discovery.trouble(), changes=changes)
 
 
 @router.put("/instances/self/properties/{name}", responses=documented(413, 503))

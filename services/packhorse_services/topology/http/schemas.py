@@ -1,12 +1,14 @@
 """The documents of the topology API, and how a view becomes one."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Literal
 
 from pydantic import BaseModel, Field
 
 from packhorse.runtime.validation import StrictBody
+from packhorse.topology.history import TopologyChange
 from packhorse.topology.view import ClusterView, InstanceDescription, TopologyView
 from packhorse_services.topology.connectors.states import ConnectorState
 
@@ -135,6 +137,24 @@ class TopologyNews(BaseModel):
     changed: list[str] = Field(default=[], description="Instances with other properties")
 
 
+class ChangeDocument(BaseModel):
+    """A change of the topology, without the views; at most 200 ids of each kind."""
+
+    time: datetime = Field(description="By the clock of the instance")
+    kind: str = Field(description="INIT, CHANGING, CHANGED, PROPERTIES_CHANGED")
+    added: list[str] = Field(description="Ids of instances that have come")
+    removed: list[str] = Field(description="Ids of instances that have gone")
+    leaders: list[LeaderChangeDocument]
+    changed: list[str] = Field(description="Instances with other properties")
+
+
+class HistoryDocument(BaseModel):
+    """The newest changes that the instance has seen since it started, the newest first."""
+
+    trouble: str = Field(description="Why its last heartbeat failed; empty when it did not")
+    changes: list[ChangeDocument]
+
+
 class GapNews(BaseModel):
     """Events behind the last id that was seen are not known any more; an INIT follows."""
 
@@ -174,6 +194,18 @@ def instance_document(instance: InstanceDescription) -> InstanceDocument:
         leader=instance.is_leader,
         local=instance.is_local,
         properties=_sorted(instance.properties),
+    )
+
+
+def change_document(change: TopologyChange) -> ChangeDocument:
+    """Return the document of a change."""
+    return ChangeDocument(
+        time=_time(change.at_ms),
+        kind=change.kind.value,
+        added=list(change.added),
+        removed=list(change.removed),
+        leaders=[LeaderChangeDocument(**asdict(one)) for one in change.leaders],
+        changed=list(dict.fromkeys(instance for instance, _ in change.properties)),
     )
 
 

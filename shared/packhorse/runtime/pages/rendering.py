@@ -39,10 +39,6 @@ class Pages:
             if path.suffix in _TYPES
         }
 
-    def lead_back_to(self, console_url: str) -> None:
-        """Let every page name the console, at the address where a browser reaches it."""
-        self.templates.globals["console_url"] = console_url.rstrip("/")
-
     def rendered(self, template: str, **values: Any) -> str:
         """Return the text of a template; every value in it is escaped."""
         return self.templates.get_template(template).render(**values)
@@ -79,6 +75,5 @@ def _environment(folder: Path) -> Environment:
         lstrip_blocks=True,
     )
     made.filters["time"] = _time
-    made.globals["console_url"] = ""
     made.globals["prefix"], made.globals["version"] = PREFIX, packhorse.__version__
     return made

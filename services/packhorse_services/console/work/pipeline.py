@@ -1,0 +1,90 @@
+"""Tasks of the pipeline: when they run and what became of them; and what they have measured."""
+
+import asyncio
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+from fastapi import APIRouter, Response
+
+from packhorse.client.errors import ClientError
+from packhorse.client.exchange import Document
+from packhorse.runtime.pages.rendering import PREFIX
+from packhorse.runtime.validation import StrictRoute
+from packhorse_services.console.frame.equivalents import Same, curl, same
+from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit
+from packhorse_services.console.work.jobs import At
+
+router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+
+_TOPICS, _SCHEDULES = "packhorse/pipeline/**", "packhorse.pipeline."
+_RUNS = 20
+_REPORT = "/reports/delivery?limit=10000"
+"""Rows by hour, of the last 24 hours."""
+_MOST = 200
+
+
+@router.get("/pipeline")
+async def show_pipeline(visit: PageVisit, at: At = "") -> Response:
+    """Show the tasks, their runs, and the report of the last 24 hours as it is now."""
+    if isinstance(visit, Response):
+        return visit
+    shown, report = await asyncio.gather(_shown(visit, at), _report(visit))
+    return visit.page("pipeline.html", **shown, **report, most=_MOST)
+
+
+@router.get("/pipeline/content")
+async def show_pipeline_content(visit: PartVisit, at: At = "") -> Response:
+    """Return what changes of it; 304 when nothing has."""
+    return visit.part("pipeline_content.html", **await _shown(visit, at))
+
+
+async def _shown(visit: Visit, at: str) -> dict[str, Any]:
+    client, _ = visit.service("jobs", at)
+    schedules, runs = await asyncio.gather(
+        client.schedules(), client.jobs(topic=_TOPICS, limit=_RUNS)
+    )
+    tasks = [one for one in schedules if one["name"].startswith(_SCHEDULES)]
+    return {"tasks": tasks, "runs": runs, "at": at, "topics": _TOPICS}
+
+
+async def _report(visit: Visit) -> dict[str, Any]:
+    urls, rows, wrong = visit.served("pipeline"), list[Document](), ""
+    if not urls:
+        return {"measured": [], "wrong": "", "known": False, "same": []}
+    client, url = visit.service("pipeline", "")
+    try:
+        rows = (await client.get(_REPORT, "pipeline"))["rows"]
+    except ClientError as error:
+        wrong = str(error)
+    lines = [
+        same("The report", ["pipeline", "report", "delivery"], curl(f"{url}/reports/delivery")),
+        Same("All reports as a document", "", curl(f"{url}/reports/delivery.html")),
+    ]
+    return {"measured": _added_up(rows), "wrong": wrong, "known": True, "same": lines}
+
+
+def _added_up(rows: Sequence[Document]) -> list[dict[str, Any]]:
+    """Return a row for each subscriber and agent, those that failed most first."""
+    by = sorted(rows, key=_subscription)  # stable: the hours stay in their order
+    found = [_sum(name, [*hours]) for name, hours in groupby(by, key=_subscription)]
+    return sorted(found, key=lambda one: (-one["failures"], -one["backlog"]))
+
+
+def _subscription(row: Document) -> tuple[str, str]:
+    return row["subscriber"], row["publisher_agent"]
+
+
+def _sum(name: tuple[str, str], hours: Sequence[Document]) -> dict[str, Any]:
+    latest = [one["latency_p95_ms"] for one in hours if one["latency_p95_ms"] is not None]
+    return {
+        "subscriber": name[0],
+        "agent": name[1],
+        "p95_s": max(latest) / 1000 if latest else None,
+        "backlog": hours[-1]["backlog_end"],
+        "blocked_s": sum(one["blocked_ms"] for one in hours) / 1000,
+        **{
+            column: sum(one[column] for one in hours)
+            for column in ("delivered", "failures", "removed")
+        },
+    }

@@ -1,1 +1,0 @@
-"""Pages for people: queues, jobs and schedules, and what an operator may do with them."""

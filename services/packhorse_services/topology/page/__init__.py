@@ -1,1 +1,0 @@
-"""Pages for people: read-only, rendered here, live without an API token in any script."""

@@ -1,0 +1,83 @@
+"""The page of the pipeline, and one console over several jobs services."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness.console import HOSTILE, ConsoleSite, console_site
+from tests.harness.written_jobs import measured, written_work
+from tests.harness.written_publisher import WrittenPublisher, written_publisher
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[WrittenPublisher]:
+    with written_publisher() as written:
+        yield written
+
+
+@pytest.fixture(scope="module")
+def served(elsewhere: WrittenPublisher) -> Iterator[ConsoleSite]:
+    with written_publisher() as written:
+        jobs = {"author": written.url, "sub2": elsewhere.url}
+        with console_site(written, jobs_urls=jobs, pipeline_url=written.url) as site:
+            yield site
+
+
+@pytest.fixture
+def site(served: ConsoleSite, elsewhere: WrittenPublisher) -> ConsoleSite:
+    for written in (served.publisher, elsewhere):
+        written.forget()
+        written_work(written.answers)
+    return served
+
+
+def test_tasks_their_runs_and_what_was_measured_are_there(site: ConsoleSite) -> None:
+    text = site.get("pipeline").text
+    assert 'data-schedule="packhorse.pipeline.archive"' in text
+    assert "no space left on device" in text
+    assert text.index('data-measured="sub2"') < text.index('data-measured="web-1"')
+    asked = [path for _, path, _, _ in site.publisher.requested]
+    assert any("topic=packhorse%2Fpipeline%2F" in path for path in asked)
+    site.publisher.requested.clear()
+    site.get("pipeline/content")
+    assert not any("/reports" in path for _, path, _, _ in site.publisher.requested), "not live"
+
+
+def test_hours_are_added_up(site: ConsoleSite) -> None:
+    hours = [measured("web-1", latency_p95_ms=None), measured("web-1", latency_p95_ms=2_500)]
+    site.publisher.answers["GET /reports/delivery"]["rows"] = hours
+    text = site.get("pipeline").text
+    assert ">1624<" in text
+    assert ">2.5 s<" in text
+
+
+def test_a_report_that_can_not_be_had_leaves_the_tasks(site: ConsoleSite) -> None:
+    site.publisher.answers["GET /reports/delivery"] = (503, {"detail": HOSTILE})
+    answer = site.get("pipeline")
+    assert answer.status_code == 200
+    assert "<script>alert" not in answer.text
+    assert 'role="alert"' in answer.text
+    assert 'data-schedule="packhorse.pipeline.archive"' in answer.text
+
+
+def test_what_is_pressed_goes_to_the_service_that_is_looked_at(
+    site: ConsoleSite, elsewhere: WrittenPublisher
+) -> None:
+    elsewhere.answers["POST /schedules/packhorse.pipeline.upkeep/resume"] = {}
+    assert '<input type="hidden" name="at" value="sub2">' in site.get("pipeline?at=sub2").text
+    done = site.post("schedules/packhorse.pipeline.upkeep/resume", at="sub2", back="pipeline")
+    assert (done.status_code, done.headers["location"]) == (303, "/pages/pipeline?at=sub2")
+    assert [path for _, path, _, _ in elsewhere.changes()] == [
+        "/schedules/packhorse.pipeline.upkeep/resume"
+    ]
+    assert site.publisher.changes() == []
+    assert site.post("schedules/x/resume", at="other").status_code == 404
+    away = site.post("schedules/x/resume", at="", back="//elsewhere.example")
+    assert "elsewhere.example" not in away.headers.get("location", "")
+
+
+def test_what_the_service_refuses_is_said(site: ConsoleSite) -> None:
+    refusal = (403, {"detail": "jobs below packhorse/ are the product's own"})
+    site.publisher.answers["POST /schedules/packhorse.cleanup/fire"] = refusal
+    refused = site.post("schedules/packhorse.cleanup/fire")
+    assert (refused.status_code, "the product&#39;s own" in refused.text) == (403, True)
