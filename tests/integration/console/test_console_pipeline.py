@@ -52,7 +52,10 @@ def test_hours_are_added_up(site: ConsoleSite) -> None:
 
 
 def test_a_report_that_can_not_be_had_leaves_the_tasks(site: ConsoleSite) -> None:
-    site.publisher.answers["GET /reports/delivery"] = (503, {"detail": HOSTILE})
+    site.publisher.answers["GET /reports/delivery"] = (
+        503,
+        {"type": "/problems/away", "title": "Away", "status": 503, "detail": HOSTILE},
+    )
     answer = site.get("pipeline")
     assert answer.status_code == 200
     assert "<script>alert" not in answer.text
@@ -77,7 +80,8 @@ def test_what_is_pressed_goes_to_the_service_that_is_looked_at(
 
 
 def test_what_the_service_refuses_is_said(site: ConsoleSite) -> None:
-    refusal = (403, {"detail": "jobs below packhorse/ are the product's own"})
-    site.publisher.answers["POST /schedules/packhorse.cleanup/fire"] = refusal
+    problem = {"type": "/problems/forbidden", "title": "It may not", "status": 403}
+    refusal = {**problem, "detail": "jobs below packhorse/ are the product's own"}
+    site.publisher.answers["POST /schedules/packhorse.cleanup/fire"] = (403, refusal)
     refused = site.post("schedules/packhorse.cleanup/fire")
     assert (refused.status_code, "the product&#39;s own" in refused.text) == (403, True)
