@@ -22,7 +22,7 @@ OWNERS = {
     f"{SERVICES}/cleanup": "bookkeeping.cleanup cleanup_removal cleanup_run orphan",
     f"{SERVICES}/jobs": "jobs.request_key",
     f"{SERVICES}/publisher": "bookkeeping.command deduplication_snapshot idempotency_key outbox"
-    " outcome producer release slot stored_package topic_cursor",
+    " outcome producer queue_sample release slot stored_package topic_cursor",
     f"{SERVICES}/subscriber": "bookkeeping.applied_package applied_sequence attempt clear_command"
     " command_position command_status content_filter joined_snapshot lane_control lease position"
     " status status_mark",

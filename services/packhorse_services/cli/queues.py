@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from packhorse.client.calls.queues import points_of
 from packhorse.client.exchange import gathered, segment
 from packhorse.runtime.command_options import with_options
 from packhorse.runtime.paging import page_url
@@ -82,6 +83,21 @@ def get_queue(
     }
     path = page_url(f"/queues/{segment(name)}", limit=limit, **requested)
     _show(context, path, views.QUEUE, form, watch=watch)
+
+
+@get.command("queue-history")
+def get_queue_history(
+    context: typer.Context,
+    name: SubscriberName,
+    *,
+    form: Output = Format.TABLE,
+    hours: Annotated[int, typer.Option(min=1, max=24, help="Of the last hours.")] = 1,
+    points: Annotated[int, typer.Option(min=1, max=120, help="At most so many.")] = 12,
+) -> None:
+    """Show how far behind a subscriber was, and how many packages a minute it was done with."""
+    with context.ensure_object(Connection).publisher() as publisher:
+        found = publisher.queue_history(name, hours=hours, points=points)
+    views.HISTORY.show({"history": points_of(found)}, form)
 
 
 @get.command("errors")

@@ -1,6 +1,7 @@
 """Tables of the publisher, all in the author's database, for the migrations' sake."""
 
 from sqlalchemy import (
+    REAL,
     BigInteger,
     Boolean,
     CheckConstraint,
@@ -186,6 +187,19 @@ KNOWN_SUBSCRIBER = Table(
 
 A subscriber that was forgotten and has not announced itself since is not shown.
 """
+
+QUEUE_SAMPLE = Table(
+    "queue_sample",
+    METADATA,
+    Column("agent", Text, primary_key=True),
+    Column("sampled_at", DateTime(timezone=True), primary_key=True),
+    Column("subscribers", ARRAY(Text), nullable=False),
+    Column("lags", ARRAY(REAL), nullable=False),
+    Column("lengths", ARRAY(BigInteger), nullable=False),
+    Column("rates", ARRAY(REAL), nullable=False),
+    schema=BOOKKEEPING,
+)
+"""How an agent's queues were in a minute: of the subscriber at a place, its figures there."""
 
 TOPIC_CURSOR = Table(
     "topic_cursor",

@@ -127,6 +127,7 @@ class AsyncClient(Configured):
     queues = _awaiting(queue_calls.queues)
     queue = _awaiting(queue_calls.queue)
     queue_tag = _awaiting(queue_calls.queue_tag)
+    queue_history = _awaiting(queue_calls.queue_history)
     subscribers = _awaiting(queue_calls.subscribers)
     subscriber = _awaiting(queue_calls.subscriber)
     forget = _awaiting(queue_calls.forget)

@@ -119,6 +119,7 @@ class Client(Configured):
     queues = _blocking(queue_calls.queues)
     queue = _blocking(queue_calls.queue)
     queue_tag = _blocking(queue_calls.queue_tag)
+    queue_history = _blocking(queue_calls.queue_history)
     subscribers = _blocking(queue_calls.subscribers)
     subscriber = _blocking(queue_calls.subscriber)
     forget = _blocking(queue_calls.forget)

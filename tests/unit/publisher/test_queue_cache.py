@@ -189,3 +189,22 @@ def test_r17_an_entry_takes_30_bytes_and_its_paths() -> None:
             ]
         )
     assert cache.size / 40_000 - len(path) <= 31.1  # one byte ends the path
+
+
+def test_what_a_subscriber_is_done_with_is_counted_also_once_it_is_gone() -> None:
+    entry = PackageEntry("p", "main", Action.ADD, ("/a",))
+    cache = QueueCache("main", 5_000)
+    cache.extend([record(offset, entry) for offset in range(5_000, 15_000)])
+    before, foreign = cache.position(4_999), cache.position(100)
+    cache.trim(15_000)
+    assert foreign is None
+    assert before is not None
+    assert cache.position(14_999) == before + 10_000
+    rows = rows_of([record(offset, entry) for offset in range(cache.low - 50, cache.low)], b"main")
+    segments: list[ColumnSegment] = []
+    add_rows(segments, rows)
+    cache.prepend(segments, cache.low - 50, cache.low)
+    assert cache.position(14_999) == before + 10_000
+    filling = cache.filling
+    cache.reset(0)
+    assert cache.filling != filling

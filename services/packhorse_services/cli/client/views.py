@@ -127,6 +127,8 @@ QUEUES = View(
     },
     note=_slowest,
 )
+_POINT = {"TIME": "time", "LAG": "lag_seconds", "LENGTH": "length", "RATE": "rate"}
+HISTORY = View(rows="history", name="time", columns=_POINT, wide={})
 _PACKAGE = {"PACKAGE": "package_id", "USER": "user", "TIME": "time"}
 QUEUE = View(
     rows="entries",

@@ -46,6 +46,8 @@ from packhorse_services.publisher.publish.request_intake import RequestIntake
 from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
 from packhorse_services.publisher.queues.cache.queue_feed import QueueFeed
 from packhorse_services.publisher.queues.error_counts import ErrorCounts
+from packhorse_services.publisher.queues.history.answering import QueueHistories
+from packhorse_services.publisher.queues.history.sampler import EVERY_S, QueueSampler
 from packhorse_services.publisher.queues.known_subscribers import (
     SubscriberForgetting,
     SubscriberNames,
@@ -160,12 +162,14 @@ class _Assembly:
             releases=self.releases,
             subscriber_names=SubscriberNames(self.routes_pool, self.queues),
             forgetting=SubscriberForgetting(self.routes_pool, self.queues),
+            histories=QueueHistories(self.routes_pool, self.settings.agent),
             blobs=self.backends.blobs,
             orphan_grace=timedelta(hours=self.settings.orphan_grace_hours),
         )
 
     def _components(self) -> Sequence[Component]:
         cluster = self.backends.cluster
+        sampler = QueueSampler(self.tasks, self.queues)
         return (
             self.pool,
             *(() if cluster is None else (cluster, self._maintenance_tasks(cluster))),
@@ -176,6 +180,7 @@ class _Assembly:
             self.hub,
             self.intake,
             Periodic("queue-upkeep", _UPKEEP_S, self.queues.keep_up, clock=self.clock),
+            Periodic("queue-samples", EVERY_S, sampler.sample, clock=self.clock, at_once=True),
         )
 
     def _maintenance_tasks(self, cluster: OwnCluster) -> JobsHost:

@@ -16,6 +16,7 @@ from packhorse_services.publisher.outcomes.error_queue import ErrorQueues
 from packhorse_services.publisher.publish.admission import Admission
 from packhorse_services.publisher.publish.dry_run import DryRuns
 from packhorse_services.publisher.publish.request_intake import RequestIntake
+from packhorse_services.publisher.queues.history.answering import QueueHistories
 from packhorse_services.publisher.queues.known_subscribers import (
     SubscriberForgetting,
     SubscriberNames,
@@ -39,6 +40,7 @@ class Collaborators:
     producers: ProducerRegistry
     subscriber_names: SubscriberNames
     forgetting: SubscriberForgetting
+    histories: QueueHistories
     dry_runs: DryRuns
     releases: Releases
     blobs: BlobStore

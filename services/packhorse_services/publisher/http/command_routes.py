@@ -37,8 +37,8 @@ Reader = Annotated[Principal, Depends(require(TokenScope.QUEUES_READ))]
 Clearer = Annotated[Principal, Depends(require(TokenScope.QUEUES_CLEAR))]
 Operator = Annotated[Principal, Depends(require(TokenScope.SUBSCRIBERS_OPERATE))]
 SubscriberName = Annotated[str, Path(max_length=200)]
-_ID = r"^[0-9a-f]{32}$"
 _NO_NUL = r"^[^\x00]*$"
+_ID = r"^[0-9a-f]{32}$"
 
 
 @router.post(

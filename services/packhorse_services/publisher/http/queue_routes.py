@@ -16,6 +16,7 @@ from packhorse_services.publisher.distributions.schemas import Path as ContentPa
 from packhorse_services.publisher.distributions.schemas import QueuedActionName
 from packhorse_services.publisher.http.collaborators import of
 from packhorse_services.publisher.queues.cache.filters import EntryFilter
+from packhorse_services.publisher.queues.history.answering import QueueHistory, QueueLags, window_of
 from packhorse_services.publisher.queues.schemas import (
     QueueDocument,
     QueueList,
@@ -116,6 +117,31 @@ async def get_queue(
     document = queue_document(queue, publisher.agent, following)
     headers |= link_to(following)
     return Response(document.model_dump_json(), 200, headers, "application/json")
+
+
+@router.get("/queue-history", responses=documented(503), response_model=QueueLags)
+async def list_lags(
+    request: Request,
+    _caller: Reader,
+    points: Annotated[int, Query(ge=1, le=60, description="At most so many")] = 30,
+) -> Response:
+    """Return how far behind each subscriber was in the last hour: a sample is taken each minute."""
+    shown = await of(request).histories.all(window_of(1, points))
+    return Response(shown.model_dump_json(), media_type="application/json")
+
+
+@router.get("/queues/{subscriber}/history", responses=documented(404, 503))
+async def get_queue_history(
+    request: Request,
+    subscriber: SubscriberName,
+    _caller: Reader,
+    hours: Annotated[int, Query(ge=1, le=24)] = 1,
+    points: Annotated[int, Query(ge=1, le=120, description="At most so many")] = 60,
+) -> QueueHistory:
+    """Return how a queue was in the last hours: a sample is taken each minute, and kept a day."""
+    publisher = of(request)
+    await publisher.subscriber_names.check(subscriber)
+    return await publisher.histories.one(window_of(hours, points), subscriber)
 
 
 @router.get("/subscribers", responses=documented(503))

@@ -54,7 +54,7 @@ def clear_bound(subscriber: str, *, up_to: int | None = None) -> Operation[Docum
     It is exact where `packages_at_most` is the same.
     """
     path = f"/queues/{segment(subscriber)}/clear"
-    return (yield from requested(Request("GET", with_query(path, **given(up_to_offset=up_to)))))
+    return (yield from requested(Request("GET", with_query(path, up_to_offset=up_to))))
 
 
 def pause(subscriber: str, *, wait: float | None = None) -> Operation[Document]:

@@ -1,5 +1,6 @@
 """Queues, subscribers, and what subscribers gave up on."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
 from packhorse.client.calls.distributing import checked_key
@@ -51,6 +52,27 @@ def queue_tag(subscriber: str) -> Operation[str]:
     """Return what names a queue as it is now, for `clear(…, if_match=…)`."""
     answer: Answer = yield Request("GET", f"/queues/{segment(subscriber)}?limit=1")
     return answer.headers.get("etag", "*")
+
+
+def queue_history(subscriber: str, *, hours: int = 1, points: int = 60) -> Operation[Document]:
+    """Return how a queue was: lists `lag_seconds`, `length` and `rate`, None where not known.
+
+    Of each there is one in `step_seconds`, from `since` on.
+    """
+    path = f"/queues/{segment(subscriber)}/history"
+    return (yield from requested(Request("GET", with_query(path, hours=hours, points=points))))
+
+
+def points_of(history: Document) -> list[dict[str, Any]]:
+    """Return the points of a history: `time`, `lag_seconds`, `length`, `rate`."""
+    since, names = datetime.fromisoformat(history["since"]), ("lag_seconds", "length", "rate")
+    return [
+        {
+            "time": (since + timedelta(seconds=number * history["step_seconds"])).isoformat(),
+            **dict(zip(names, figures, strict=True)),
+        }
+        for number, figures in enumerate(zip(*(history[name] for name in names), strict=True))
+    ]
 
 
 def subscribers() -> Operation[list[Document]]:

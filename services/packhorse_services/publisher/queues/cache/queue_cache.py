@@ -61,6 +61,9 @@ class QueueCache:
         self._sealed_bytes = 0
         self._low = self._next = next_offset
         self._oldest = 0
+        self._gone = 0
+        self.filling = 0
+        """Another number since it has forgotten everything: positions began anew."""
 
     @property
     def low(self) -> int:
@@ -91,6 +94,7 @@ class QueueCache:
         with self._lock:
             self._segments, self._oldest = [], 0
             self._low = self._next = next_offset
+            self._gone, self.filling = 0, self.filling + 1
             self._index()
 
     def extend(self, records: Sequence[Record]) -> None:
@@ -119,6 +123,7 @@ class QueueCache:
         with self._lock:
             if end == self._low and start < end:
                 self._segments[:0] = segments
+                self._gone -= sum(map(len, segments))
                 self._low = start
                 self._index()
                 self._shrink()
@@ -139,6 +144,15 @@ class QueueCache:
         """Return how many packages lie above `after`; None when not all of them are here."""
         with self._lock:
             return self._length(after) if self.covers(after) else None
+
+    def position(self, after: int) -> int | None:
+        """Return a number for `after`; of two, the difference is the packages in between.
+
+        None when not all above is here. What went from here meanwhile still counts.
+        """
+        with self._lock:
+            here = self._total() - self._length(after)
+            return self._gone + here if self.covers(after) else None
 
     def extent(self, after: int) -> QueueLength:
         """Return how many packages lie above `after`, as exactly as it is known; O(log n)."""
@@ -230,6 +244,7 @@ class QueueCache:
     def _release(self, gone: int) -> None:
         if gone:
             self._low = self._segments[gone - 1].last + 1
+            self._gone += sum(map(len, self._segments[:gone]))
             del self._segments[:gone]
             self._index()
             self._measure()

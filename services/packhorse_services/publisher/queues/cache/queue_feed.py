@@ -74,6 +74,11 @@ class QueueFeed:
         return self._worker.failure()
 
     @property
+    def begun(self) -> bool:
+        """Whether the end of the log is known."""
+        return self._begun.is_set()
+
+    @property
     def full(self) -> bool:
         """Return whether the cache took all that it may, and queues go on below it."""
         return self._ranges.full
