@@ -80,11 +80,13 @@ def _programs(settings: Settings) -> Mapping[Kind, Services]:
 
 def _provider(settings: Settings) -> IdentityProvider:
     issuer, client = settings.jwt_issuer or "", settings.oidc_client_id
+    pages = f"{settings.console_url.rstrip('/')}{PREFIX}"
     given = ProviderSettings(
         issuer,
         client,
         settings.oidc_client_secret.get_secret_value(),
-        f"{settings.console_url.rstrip('/')}{PREFIX}/{PROVIDER_DONE}",
+        f"{pages}/{PROVIDER_DONE}",
+        f"{pages}/sign-in",
         settings.oidc_scopes,
         settings.oidc_parameters,
     )

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx
 from cryptography.fernet import Fernet, InvalidToken
@@ -50,6 +50,8 @@ class ProviderSettings:
     client_id: str
     client_secret: str
     redirect_uri: str
+    signed_out_uri: str
+    """Where it leads back to who has signed in, and out."""
     scopes: str
     parameters: Mapping[str, str]
 
@@ -87,8 +89,8 @@ class _Tokens:
 class RenewedToken:
     """A visitor's access token, renewed before it ends for as long as the provider lets it."""
 
-    def __init__(self, provider: "IdentityProvider", tokens: _Tokens) -> None:
-        self._provider, self._tokens = provider, tokens
+    def __init__(self, provider: "IdentityProvider", tokens: _Tokens, identity: str = "") -> None:
+        self._provider, self._tokens, self._identity = provider, tokens, identity
         self._renewal: asyncio.Task[None] | None = None
 
     async def current(self) -> str:
@@ -103,6 +105,13 @@ class RenewedToken:
             if now >= tokens.ends_at:
                 await asyncio.shield(self._renewal)
         return self._tokens.access
+
+    async def way_out(self) -> str:
+        """Return where the provider ends its session; empty when it has no such page, or is away.
+
+        Raises nothing.
+        """
+        return await self._provider.way_out(self._identity)
 
     async def _renew(self) -> None:
         try:
@@ -165,11 +174,25 @@ class IdentityProvider:
         if returned.error or not returned.code:
             raise NotSignedIn(f"the identity provider refuses: {returned.error or 'no code'}")
         tokens = await self._exchanged(returned.code, begun.verifier)
-        claims = await self._id_tokens.claims(str(tokens.get("id_token", "")))
+        identity = str(tokens.get("id_token", ""))
+        claims = await self._id_tokens.claims(identity)
         nonce = str((claims or {}).get("nonce", ""))
         if not secrets.compare_digest(nonce.encode("utf-8", "replace"), begun.nonce.encode()):
             raise NotSignedIn("the identity provider's answer is not for this sign-in; try again")
-        return RenewedToken(self, _tokens_of(tokens)), begun.wanted
+        return RenewedToken(self, _tokens_of(tokens), identity), begun.wanted
+
+    async def way_out(self, identity: str) -> str:
+        """Return where a browser ends the session of an ID token's account; empty for nowhere."""
+        try:
+            url = await self._endpoint("end_session_endpoint")
+        except ProviderAway:
+            return ""
+        asked = {
+            "id_token_hint": identity,
+            "client_id": self._settings.client_id,
+            "post_logout_redirect_uri": self._settings.signed_out_uri,
+        }
+        return f"{url}{'&' if '?' in url else '?'}{urlencode(asked)}"
 
     def _opened(self, sealed: str) -> _Begun:
         try:

@@ -40,6 +40,7 @@ const provider = new Provider(issuer, {
 // The console has another port in each test.
 provider.Client.prototype.redirectUriAllowed = (uri) =>
   new URL(uri).pathname === "/pages/sign-in/provider/done";
+provider.Client.prototype.postLogoutRedirectUriAllowed = (uri) => new URL(uri).pathname === "/pages/sign-in";
 // What lets tokens be renewed ends when it is asked to: an administrator has locked the account.
 const locked = new Set();
 const answers = provider.callback();

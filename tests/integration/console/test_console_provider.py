@@ -152,7 +152,11 @@ def test_a_browser_comes_back_from_the_other_site_signed_in(site: ConsoleSite) -
         assert page.url == f"{site.url}/pages/overview?find=sub"
         assert [one["sameSite"] for one in page.context.cookies(f"{site.url}/pages")] == ["Strict"]
         page.get_by_role("button", name="Sign out").click()
+        page.locator("[name=logout]").first.click()  # the provider asks whether it is meant
         expect(page.locator("h1")).to_have_text("Sign in")
+        assert page.url.startswith(f"{site.url}/pages/sign-in")
+        page.get_by_role("link", name="Sign in with your account").click()
+        expect(page.locator("[name=login]")).to_be_visible()
         # The provider's own pages load fonts from elsewhere, and have no icon.
         assert not [one for one in opened.complaints if "Failed to load resource" not in one]
 

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +18,8 @@ from packhorse_services.console.provider import (
     RenewedToken,
     _Tokens,
 )
+
+ISSUER = "https://id.example"
 
 
 class HangingProvider(IdentityProvider):
@@ -58,6 +61,39 @@ def test_a_token_that_is_over_is_waited_for() -> None:
     asyncio.run(scenario())
 
 
+def answered_by(answer: Callable[[httpx.Request], httpx.Response]) -> IdentityProvider:
+    console = "https://c.example"
+    settings = ProviderSettings(ISSUER, "c", "", f"{console}/done", f"{console}/in", "", {})
+    verifier = JwtVerifier(f"{ISSUER}/keys", issuer=ISSUER, audience="c")
+    provider = IdentityProvider(settings, verifier)
+    provider._http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    return provider
+
+
+@pytest.mark.parametrize(
+    ("known", "way_out"),
+    [
+        (
+            {"end_session_endpoint": f"{ISSUER}/out?realm=web"},
+            f"{ISSUER}/out?realm=web&id_token_hint=t&client_id=c"
+            "&post_logout_redirect_uri=https%3A%2F%2Fc.example%2Fin",
+        ),
+        ({}, ""),
+        ({"end_session_endpoint": "http://id.example/out"}, ""),
+        ({"issuer": "https://other.example", "end_session_endpoint": f"{ISSUER}/out"}, ""),
+    ],
+)
+def test_the_way_out_is_the_one_that_the_provider_names(
+    known: dict[str, str], way_out: str
+) -> None:
+    async def scenario() -> None:
+        provider = answered_by(lambda _: httpx.Response(200, json={"issuer": ISSUER, **known}))
+        assert await RenewedToken(provider, _Tokens("a"), "t").way_out() == way_out
+        await provider.close()
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("answers", [429, 503])
 def test_a_provider_that_is_away_is_asked_once_for_all(answers: int) -> None:
     asked = []
@@ -67,10 +103,7 @@ def test_a_provider_that_is_away_is_asked_once_for_all(answers: int) -> None:
         return httpx.Response(answers)
 
     async def scenario() -> None:
-        settings = ProviderSettings("https://id.example", "c", "", "https://c.example", "", {})
-        verifier = JwtVerifier("https://id.example/keys", issuer="https://id.example", audience="c")
-        provider = IdentityProvider(settings, verifier)
-        provider._http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+        provider = answered_by(answer)
         for _ in range(3):
             with pytest.raises(ProviderAway, match=str(answers)):
                 await provider.begin("")

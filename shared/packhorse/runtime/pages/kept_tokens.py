@@ -30,6 +30,10 @@ class TokenSource(Protocol):
         """Return the token as it is now; empty once there is none any more."""
         ...
 
+    async def way_out(self) -> str:
+        """Return where a browser signs out too, for whom the token was; empty for nowhere."""
+        ...
+
 
 @dataclass(slots=True)
 class _Kept:
@@ -83,10 +87,13 @@ class KeptTokens:
         self.forget(key)
         return token
 
-    def forget(self, key: str) -> None:
-        """Let a key be good no more."""
-        if self._kept.pop(_digest(key), None) is not None:
-            self._on_end()
+    def forget(self, key: str) -> TokenSource | None:
+        """Let a key be good no more, and return what its token came from."""
+        kept = self._kept.pop(_digest(key), None)
+        if kept is None:
+            return None
+        self._on_end()
+        return kept.source
 
     def _make_room(self, by: str, now: float) -> None:
         over = [name for name, one in self._kept.items() if now >= min(one.ends_at, one.idle_at)]

@@ -152,7 +152,7 @@ def _session_router(pages: Pages) -> APIRouter:
     @router.post("/sign-out", dependencies=[Depends(posted)])
     async def sign_out(request: Request) -> Response:
         """End the session: its key is good no more, wherever it was copied to."""
-        return _signed_out(request)
+        return await _signed_out(request, pages)
 
     return router
 
@@ -217,9 +217,14 @@ async def signed_in(
     return answer
 
 
-def _signed_out(request: Request) -> Response:
-    _sessions(request).forget(_key(request))
-    answer = RedirectResponse(f"{PREFIX}/sign-in", 303)
+async def _signed_out(request: Request, pages: Pages) -> Response:
+    """Where the token came from elsewhere a page leads there: no form may send a browser away."""
+    source = _sessions(request).forget(_key(request))
+    there = await source.way_out() if source else ""
+    if there:
+        answer = pages.page("signed_out.html", there=there)
+    else:
+        answer = RedirectResponse(f"{PREFIX}/sign-in", 303)
     name = request.app.state.session_cookie
     answer.delete_cookie(name, path=PREFIX, httponly=True, samesite="strict")
     return answer

@@ -1,0 +1,43 @@
+"""Signing out of the console, for who has signed in at a real identity provider."""
+
+import html
+import re
+from urllib.parse import parse_qsl, urlsplit
+
+import jwt
+import pytest
+
+from tests.harness.identity_provider import identity_provider, signs_in
+from tests.integration.console.test_console_provider import begun, browser, provided
+
+
+def test_it_ends_the_session_here_and_leads_to_the_provider(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OAUTHLIB_INSECURE_TRANSPORT", "1")
+    with (
+        identity_provider() as issuer,
+        provided(issuer, f"{issuer}/jwks") as site,
+        browser() as opened,
+    ):
+        opened.get(signs_in(opened, begun(opened, site), "anna").headers["location"])
+        copied = {"Cookie": f"packhorse_overview={opened.cookies['packhorse_overview']}"}
+        answers = [
+            opened.post(
+                f"{site.url}/pages/sign-out",
+                data={"from": "a page"},
+                headers={"Sec-Fetch-Site": sent_from},
+            )
+            for sent_from in ("cross-site", "same-origin", "same-origin")
+        ]
+        assert [one.status_code for one in answers] == [403, 200, 303]
+        there = html.unescape(re.findall(r'content="0; url=([^"]+)"', answers[1].text)[0])
+        asked = dict(parse_qsl(urlsplit(there).query))
+        assert there.startswith(f"{issuer}/session/end?")
+        assert asked["post_logout_redirect_uri"] == f"{site.url}/pages/sign-in"
+        claims = jwt.decode(asked["id_token_hint"], options={"verify_signature": False})
+        assert (claims["aud"], claims["sub"]) == ("console", "anna")
+        assert site.get("overview", None, **copied).status_code == 303, (
+            "its cookie is worth nothing"
+        )
+        assert "form" in opened.get(there).text
