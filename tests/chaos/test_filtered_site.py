@@ -1,8 +1,9 @@
-"""A site for two subscribers with filters of their own, killed while they import it (R35).
+"""A site for two subscribers that filter and map it as they like, killed while they import (R35).
 
 `make test` takes 400 pages; TEST_FILTERED_PAGES=20000 is what `make chaos` does.
 """
 
+import json
 import os
 import random
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from packhorse.client.blocking import Client
 from packhorse.content.tree import upsert
 from packhorse.packages.path_filter import PathFilter
-from tests.harness.fold import MERE_FOLDER, filtered
+from tests.harness.fold import MERE_FOLDER, as_authored, filtered
 from tests.harness.postgres import Databases
 from tests.harness.realistic_pages import page
 from tests.harness.site import Site, site
@@ -23,8 +24,18 @@ PAGES = int(os.environ.get("TEST_FILTERED_PAGES", "400"))
 TOP = "/content/site"
 PARTS = ("north", "south", "shared", "shared/drafts")
 FILTERS = {
-    "north": PathFilter((f"{TOP}/north", f"{TOP}/shared"), (f"{TOP}/shared/drafts",)),
-    "south": PathFilter(exclude=(f"{TOP}/north", *(f"{TOP}/shared/{n}" for n in range(50)))),
+    "north": PathFilter(
+        (f"{TOP}/north", f"{TOP}/shared"),
+        (f"{TOP}/shared/drafts",),
+        ((f"{TOP}/north", "/north"), (f"{TOP}/shared/5", f"{TOP}/north")),
+        ("components", "last*"),
+    ),
+    "south": PathFilter(
+        (),
+        ("/moved", f"{TOP}/north", *(f"{TOP}/shared/{n}" for n in range(50))),
+        ((f"{TOP}/south", "/moved/south"), (f"{TOP}/shared/drafts", f"{TOP}/south")),
+        ("price",),
+    ),
 }
 QUICK: dict[str, Any] = {"lease_s": 1, "announce_s": 1}
 _BATCH = 500
@@ -57,18 +68,19 @@ def _is_equal(built: Site, name: str) -> None:
     ) as client:
         told = client.compare(TOP, name, wait=600)
     author, found = content_of(built.author_url), content_of(built.database_urls[name])
-    taken = filtered(author, path_filter)
+    taken, (mine, others) = filtered(author, path_filter), as_authored(found, path_filter)
     assert (told.differences, told.under_way) == ([], 0)
     assert PAGES // 5 < len(taken) < len(author)
-    assert filtered(found, path_filter) == taken
-    others = [node for path, node in found.items() if not path_filter.holds(path)]
-    assert all(node == MERE_FOLDER for node in others)
+    assert mine == taken
+    assert all(node == MERE_FOLDER for node in others.values())
 
 
 def test_r35_two_parts_of_a_site_are_equal_by_their_filters(databases: Databases) -> None:
     with site(databases, databases.new("journal")) as built:
         for name, own in FILTERS.items():
             named = {"include": ",".join(own.include), "exclude": ",".join(own.exclude)}
+            named["map_paths"] = json.dumps(dict(own.map_paths))
+            named["exclude_properties"] = ",".join(own.exclude_properties)
             built.subscriber(name, **named, **QUICK)
         built.start()
         paths = [f"{TOP}/{PARTS[n % 4]}/{n // 4 % 100}/{n}" for n in range(PAGES)]

@@ -50,7 +50,12 @@ def test_r35_what_differs_at_one_subscriber_is_mended_there_alone(running: Site)
 
 def test_r35_two_subscribers_with_filters_of_their_own_are_equal_by_them(running: Site) -> None:
     filters = {
-        "north": {"include": "/filtered/north,/filtered/all", "exclude": "/filtered/all/drafts"},
+        "north": {
+            "include": "/filtered/north,/filtered/all",
+            "exclude": "/filtered/all/drafts",
+            "map_paths": "/filtered/north=/north/site",
+            "exclude_properties": "ti*",
+        },
         "south": {"exclude": "/filtered/north"},
     }
     top = "/filtered"
@@ -58,7 +63,7 @@ def test_r35_two_subscribers_with_filters_of_their_own_are_equal_by_them(running
         running.join(name, start="latest", announce_s=1, **own)
     for part in ("north", "south", "all", "all/drafts"):
         for path in (f"{top}/{part}", f"{top}/{part}/a", f"{top}/{part}/b"):
-            running.put(path)
+            running.put(path, properties={"title": path, "text": "x"})
     running.distribute_everywhere(deep=[top])
     running.remove(f"{top}/north/a")
     became = running.distribute_everywhere(f"{top}/north/a", action="DELETE")
@@ -70,16 +75,36 @@ def test_r35_two_subscribers_with_filters_of_their_own_are_equal_by_them(running
         [f"{top}/all", f"{top}/north"],
         [f"{top}/all/drafts"],
     )
-    assert running.at("north", f"{top}/north/b") is not None
-    assert running.at("north", f"{top}/north/a") is None
+    assert (found["map_paths"], found["exclude_properties"]) == (
+        {f"{top}/north": "/north/site"},
+        ["ti*"],
+    )
+    mapped = running.at("north", "/north/site/b")
+    assert mapped is not None
+    assert mapped["properties"] == {"text": "x"}
+    assert running.at("north", "/north/site/a") is None
+    assert running.at("north", f"{top}/north") is None
     assert running.at("north", f"{top}/south/a") is None
     assert running.at("south", f"{top}/all/drafts/a") is not None
     for name in filters:
         with _client(running, name) as client:
             assert client.compare(top, name, wait=60).differences == []
+    with connect(running.database_urls["north"], "tests") as broken:
+        broken.execute("DELETE FROM content.node WHERE path = '/north/site/b'")
+        broken.execute("INSERT INTO content.node VALUES ('/north/site/c', 'page', '{}', '{}')")
+    with _client(running, "north") as client:
+        found = client.compare(top, "north", wait=60)
+        assert [(one["path"], one["own_path"], one["kind"]) for one in found.differences] == [
+            (f"{top}/north/b", "/north/site/b", "missing"),
+            (f"{top}/north/c", "/north/site/c", "extra"),
+        ]
+        for one in client.mend("north", found.differences).ids:
+            running.everywhere({"id": one})
+        assert client.compare(top, "north", wait=60).differences == []
     url = running.database_urls["north"]
     running.leave("north")
-    running.join("north", url, announce_s=1, include=f"{top}/all,{top}/south")
+    taken = f"{top}/all,{top}/south"
+    running.join("north", url, announce_s=1, include=taken, exclude_properties="ti*")
     eventually(lambda: running.get("/subscribers/north")["exclude"] == [], what="it is known")
     with _client(running, "north") as client:
         found = client.compare(top, "north", wait=60)
@@ -90,6 +115,6 @@ def test_r35_two_subscribers_with_filters_of_their_own_are_equal_by_them(running
         for one in client.mend("north", found.differences).ids:
             running.everywhere({"id": one})
         assert client.compare(top, "north", wait=60).differences == []
-    assert running.at("north", f"{top}/north/b") is not None  # what it had it keeps
+    assert running.at("north", "/north/site/b") is not None  # what it had it keeps
     for name in filters:
         running.leave(name)

@@ -5,6 +5,7 @@ It shares the decoders with the product and nothing of the import.
 
 import json
 from collections.abc import Collection, Iterable, Iterator
+from fnmatch import fnmatchcase
 from typing import Any
 
 from packhorse.blobs.api import BlobStore
@@ -70,13 +71,63 @@ def _apply(package: PackageMessage, content: Content, blobs: BlobStore) -> None:
 
 
 def filtered(content: Content, path_filter: PathFilter) -> Content:
-    """Return what the filter takes; a mere folder above what it excludes counts as nothing."""
+    """Return what the filter takes of the author's content, by the author's paths.
+
+    A mere folder above what it excludes or maps counts as nothing.
+    """
+    names = path_filter.exclude_properties
     return {
-        path: node
-        for path, node in content.items()
-        if path_filter.holds(path)
-        and not (node == MERE_FOLDER and path in path_filter.may_be_folders)
+        path: (
+            kind,
+            _without(properties, names),
+            tuple(b for b in binaries if _stays(b.name, names)),
+        )
+        for path, (kind, properties, binaries) in content.items()
+        if path_filter.holds(path) and not _may_be_missing(path, content[path], path_filter)
     }
+
+
+def as_authored(found: Content, path_filter: PathFilter) -> tuple[Content, Content]:
+    """Return a subscriber's content by the author's paths, and what the filter does not place."""
+    taken, others = Content(), Content()
+    for path, node in found.items():
+        authored = _authored(path, path_filter)
+        if authored is None:
+            others[path] = node
+        elif not _may_be_missing(authored, node, path_filter):
+            taken[authored] = node
+    return taken, others
+
+
+def _authored(path: str, path_filter: PathFilter) -> str | None:
+    candidates = [path] + [
+        source + path[len(target) :]
+        for source, target in path_filter.map_paths
+        if _holds(target, path)
+    ]
+    placed = (
+        one for one in candidates if path_filter.holds(one) and _own(one, path_filter) == path
+    )
+    return next(placed, None)
+
+
+def _own(path: str, path_filter: PathFilter) -> str:
+    """Map by the longest of the paths at or above a node."""
+    above = [pair for pair in path_filter.map_paths if _holds(pair[0], path)]
+    source, target = max(above, key=lambda pair: len(pair[0]), default=("", ""))
+    return target + path[len(source) :]
+
+
+def _may_be_missing(path: str, node: Any, path_filter: PathFilter) -> bool:
+    return bool(node == MERE_FOLDER and path in path_filter.may_be_folders)
+
+
+def _without(properties: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: one for name, one in properties.items() if _stays(name, names)}
+
+
+def _stays(name: str, names: Collection[str]) -> bool:
+    return not any(fnmatchcase(name, one) for one in names)
 
 
 def plain(node: Node) -> Any:

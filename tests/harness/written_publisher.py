@@ -53,6 +53,8 @@ def announced(subscriber: str, state: str = "IDLE", **more: Any) -> dict[str, An
         "endpoint": "http://sub1:8080",
         "include": [],
         "exclude": [],
+        "map_paths": {},
+        "exclude_properties": [],
         "last_seen": AT,
     }
     return {**shown, **more}

@@ -4,11 +4,12 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
 from psycopg import Connection
+from psycopg.types.json import Jsonb
 from pyspark.sql import SparkSession
 
 from packhorse.blobs.filesystem import FilesystemBlobs
@@ -29,6 +30,9 @@ from tests.harness.postgres import Databases
 from tests.harness.table_page import columns
 
 pytestmark = pytest.mark.spark
+
+
+MAPPED = PathFilter((), ("/here", "/there"), (("/a", "/here"), ("/deep", "/there")), ("vers*",))
 
 
 @dataclass
@@ -64,8 +68,13 @@ class Site:
                     apply(connection, [package], self.history.bodies, path_filter=path_filter)
             if path_filter is not EVERYTHING:
                 connection.execute(
-                    "INSERT INTO bookkeeping.content_filter (include, exclude) VALUES (%s, %s)",
-                    (list(path_filter.include), list(path_filter.exclude)),
+                    "INSERT INTO bookkeeping.content_filter "
+                    "(include, exclude, map_paths, exclude_properties) "
+                    "VALUES (%(include)s, %(exclude)s, %(map_paths)s, %(exclude_properties)s)",
+                    {
+                        **{name: list(names) for name, names in asdict(path_filter).items()},
+                        "map_paths": Jsonb(dict(path_filter.map_paths)),
+                    },
                 )
             connection.execute(
                 "INSERT INTO bookkeeping.position "
@@ -149,6 +158,12 @@ def test_r35_of_a_part_of_the_content_only_that_part_is_expected(site: Site) -> 
     ]
     for number, path_filter in enumerate(filters):
         site.subscriber(f"part{number}", path_filter=path_filter)
+    site.subscriber("mapped", path_filter=MAPPED)
+    wrong = site.subscriber("wrong", path_filter=MAPPED)
+    wrong.execute("DELETE FROM content.node WHERE path = '/here/b'")
+    wrong.execute("INSERT INTO content.node VALUES ('/there/more', 'page', '{}', '{}')")
+    wrong.execute("""UPDATE content.node SET properties = '{"text": 1}' WHERE path = '/there'""")
+    wrong.execute("""UPDATE content.node SET properties = '{"version": 1}' WHERE path = '/here'""")
     broken = site.subscriber("broken", path_filter=filters[0])
     for path in ("/deep/x", "/deep/more", "/e"):
         broken.execute("INSERT INTO content.node VALUES (%s, 'page', '{}', '{}')", (path,))
@@ -157,8 +172,14 @@ def test_r35_of_a_part_of_the_content_only_that_part_is_expected(site: Site) -> 
         if with_base:
             blobs = str(site.history.bodies.root)
             make_snapshot(site.spark, site.location, blobs, SnapshotRequest())
-        found, *whole = site.audit(*site.urls)
+        found, *whole, mapped = site.audit(*site.urls)
         assert all(not reported(one) and "by its filter" in str(one.notes) for one in whole)
+        assert "paths are the author's: it has /a at /here, /deep at /there" in mapped.notes
+        assert {(one.kind, one.path) for one in mapped.findings} == {
+            ("missing", "/a/b"),
+            ("extra", "/deep/more"),
+            ("different", "/deep"),
+        }
         assert {(one.kind, one.path) for one in found.findings} == {
             ("missing", "/a/b"),
             ("extra", "/deep/more"),

@@ -74,6 +74,12 @@ class SubscriberStatus(BaseModel):
     max_retries: int
     include: list[str] = Field(description="The paths that it takes; none: all")
     exclude: list[str] = Field(description="The paths that it leaves out")
+    map_paths: dict[str, str] = Field(
+        description="Paths of the author, and where they lie here with all below them"
+    )
+    exclude_properties: list[str] = Field(
+        description="Names of the properties that it leaves out; a `*` ends one for any rest"
+    )
     lease: LeaseStatus
     subscriptions: list[SubscriptionStatus]
 
@@ -105,6 +111,8 @@ def _status(subscriber: SubscriberProgram) -> SubscriberStatus:
         max_retries=identity.max_retries,
         include=list(identity.path_filter.include),
         exclude=list(identity.path_filter.exclude),
+        map_paths=dict(identity.path_filter.map_paths),
+        exclude_properties=list(identity.path_filter.exclude_properties),
         lease=LeaseStatus(
             held=epoch is not None,
             epoch=epoch,

@@ -40,6 +40,11 @@ class Settings(TopologyConfiguration, BaseSettings):
     decides between these and `exclude` (R35)."""
     exclude: Annotated[tuple[str, ...], NoDecode] = ()
     """Paths that it leaves out, with all below them."""
+    map_paths: Annotated[dict[str, str], NoDecode] = {}
+    """Paths of the author and where they lie here, with all below them: the nearest one at or above
+    a node. A JSON object, or `FROM=TO` with commas between them."""
+    exclude_properties: Annotated[tuple[str, ...], NoDecode] = ()
+    """Names of properties that it leaves out; a `*` at the end of one stands for any rest."""
     wait_for: AgentName | None = None
     """A subscriber that must have imported a package before this one does; it must be editable."""
     remember_packages_h: float = Field(default=0.0, ge=0, le=87_600)
@@ -72,10 +77,18 @@ class Settings(TopologyConfiguration, BaseSettings):
 
     @property
     def path_filter(self) -> PathFilter:
-        """Which nodes it takes; the order of its paths means nothing."""
-        return PathFilter(tuple(sorted(self.include)), tuple(sorted(self.exclude)))
+        """What it takes, and where that lies; the order of its paths means nothing."""
+        return PathFilter(
+            tuple(sorted(self.include)),
+            tuple(sorted(self.exclude)),
+            tuple(sorted(self.map_paths.items())),
+            tuple(sorted(self.exclude_properties)),
+        )
 
-    @field_validator("publisher_agents", "import_roots", "include", "exclude", mode="before")
+    @field_validator(
+        *("publisher_agents", "import_roots", "include", "exclude", "exclude_properties"),
+        mode="before",
+    )
     @classmethod
     def _split(cls, value: Any) -> Any:
         if not isinstance(value, str):
@@ -83,6 +96,18 @@ class Settings(TopologyConfiguration, BaseSettings):
         if value.lstrip().startswith("["):
             return json.loads(value)
         return [part.strip() for part in value.split(",") if part.strip()]
+
+    @field_validator("map_paths", mode="before")
+    @classmethod
+    def _are_pairs(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        if value.lstrip().startswith("{"):
+            return json.loads(value, object_pairs_hook=_once_each)
+        pairs = [part.strip().split("=/") for part in value.split(",") if part.strip()]
+        if any(len(pair) != 2 for pair in pairs):
+            raise ValueError("write FROM=TO with commas between them, or a JSON object")
+        return _once_each([(source, f"/{target}") for source, target in pairs])
 
     @field_validator("wait_for")
     @classmethod
@@ -98,11 +123,17 @@ class Settings(TopologyConfiguration, BaseSettings):
             raise ValueError("duplicate publisher agent; name each agent once")
         return value
 
-    @field_validator("include", "exclude")
+    @field_validator("include", "exclude", "map_paths", "exclude_properties")
     @classmethod
-    def _is_filter(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    def _is_filter(cls, value: Any, info: ValidationInfo) -> Any:
+        given = {**info.data, info.field_name or "": value}
         try:
-            PathFilter(info.data.get("include", ()), value)
+            PathFilter(
+                tuple(given.get("include", ())),
+                tuple(given.get("exclude", ())),
+                tuple(given.get("map_paths", {}).items()),
+                tuple(given.get("exclude_properties", ())),
+            )
         except InvalidPath as error:
             raise ValueError(str(error)) from error
         return value
@@ -114,3 +145,9 @@ class Settings(TopologyConfiguration, BaseSettings):
             return tuple(check_path(path) for path in value)
         except InvalidPath as error:
             raise ValueError(str(error)) from error
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a path is mapped twice; leave out one of them")
+    return dict(pairs)

@@ -76,9 +76,11 @@ CONTENT_FILTER = Table(
     Column("include", ARRAY(Text), nullable=False),
     Column("exclude", ARRAY(Text), nullable=False),
     Column("since", _TIME, nullable=False, server_default=func.clock_timestamp()),
+    Column("map_paths", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
+    Column("exclude_properties", ARRAY(Text), nullable=False, server_default=text("'{}'::text[]")),
     schema=BOOKKEEPING,
 )
-"""At most one row: which paths imports take and which they leave out (R35); without it all."""
+"""At most one row: what imports take, leave out and map (R35); without it everything as it is."""
 
 ATTEMPT = Table(
     "attempt",

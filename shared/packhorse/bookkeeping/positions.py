@@ -82,12 +82,26 @@ def read_loaded_snapshot(connection: Connection, journal_id: str) -> LoadedSnaps
     return None if row is None else LoadedSnapshot(*row)
 
 
-def read_filter(connection: Connection) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return which paths the subscriber includes and excludes, both empty where it takes all."""
+class StoredFilter(NamedTuple):
+    """What a subscriber includes, excludes and maps; all empty where it takes all as it is."""
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    map_paths: tuple[tuple[str, str], ...] = ()
+    exclude_properties: tuple[str, ...] = ()
+
+
+def read_filter(connection: Connection) -> StoredFilter:
+    """Return the subscriber's filter, also from a database that is not migrated so far."""
     if not _is_there(connection, "bookkeeping.content_filter"):
-        return (), ()
-    rows = connection.execute("SELECT include, exclude FROM bookkeeping.content_filter").fetchall()
-    return next(((tuple(include), tuple(exclude)) for include, exclude in rows), ((), ()))
+        return StoredFilter()
+    rows = connection.execute("SELECT to_jsonb(one) FROM bookkeeping.content_filter AS one")
+    for (row,) in rows.fetchall():
+        lists = (tuple(row.get(name, ())) for name in ("include", "exclude", "exclude_properties"))
+        include, exclude, properties = lists
+        mapped = tuple(sorted(row.get("map_paths", {}).items()))
+        return StoredFilter(include, exclude, mapped, properties)
+    return StoredFilter()
 
 
 def _is_there(connection: Connection, table: str) -> bool:

@@ -4,6 +4,7 @@ Everything reads inside the caller's transaction, as the exporter, and in consta
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, LiteralString
 
 from psycopg import Connection, sql
@@ -24,11 +25,30 @@ JDBC_NODES = """
 """
 """SQL: the nodes as a relation whose columns a JDBC driver reads as `node_of` wants them."""
 
-NODE_HASH = """
-    ('x' || left(encode(sha256(convert_to(path || chr(10) || type || chr(10) || properties::text
-    || chr(10) || binaries::text, 'UTF8')), 'hex'), 15))::bit(60)::bigint
-"""
+
+def _less(column: LiteralString) -> LiteralString:
+    return f"""({column} - ARRAY(
+        SELECT key FROM jsonb_object_keys({column}) AS key WHERE key = ANY(%(names)s)
+        OR EXISTS (SELECT FROM unnest(%(beginnings)s::text[]) AS one WHERE starts_with(key, one))))
+    """  # noqa: S608
+
+
+LESS_PROPERTIES, LESS_BINARIES = _less("properties"), _less("binaries")
+"""SQL: a node's without those of some `names`, or whose names have some `beginnings`."""
+
+
+def _hash(path: LiteralString, properties: LiteralString, binaries: LiteralString) -> LiteralString:
+    return f"""
+    ('x' || left(encode(sha256(convert_to({path} || chr(10) || type || chr(10) || {properties}::text
+    || chr(10) || {binaries}::text, 'UTF8')), 'hex'), 15))::bit(60)::bigint
+    """
+
+
+NODE_HASH = _hash("path", "properties", "binaries")
 """SQL: a node's hash, of 60 bits."""
+
+_PLACED = "(%(beginning)s || substr(path, %(cut)s))"
+_PLACED_HASH = _hash(_PLACED, LESS_PROPERTIES, LESS_BINARIES)
 
 _SIZE = (
     "path, octet_length(path) + octet_length(type) "
@@ -44,13 +64,20 @@ _INSIDE = """
 """
 _HASHES = f"SELECT count(*), coalesce(sum({NODE_HASH}), 0)::text FROM content.node WHERE {_INSIDE}"  # noqa: S608
 _DIGESTS = f"SELECT path, {NODE_HASH} FROM content.node WHERE {_INSIDE}"  # noqa: S608
-_DIFFERENT = """
-    SELECT given.path FROM unnest(%b::text[], %b::text[], %b::text[], %b::text[])
-        AS given (path, type, properties, binaries)
-    JOIN content.node AS node ON node.path = given.path COLLATE "C"
-    WHERE content.digest(given.type, given.properties::jsonb, given.binaries::jsonb)
+_PLACED_HASHES = _HASHES.replace(NODE_HASH, _PLACED_HASH)
+_PLACED_DIGESTS = _DIGESTS.replace(NODE_HASH, _PLACED_HASH).replace("path", _PLACED, 1)
+_DIFFERENT = f"""
+    SELECT given.path FROM (
+        SELECT path, type, {LESS_PROPERTIES} AS properties, {LESS_BINARIES} AS binaries FROM (
+            SELECT path, type, properties::jsonb, binaries::jsonb
+            FROM unnest(%(path)b::text[], %(type)b::text[], %(properties)b::text[],
+                %(binaries)b::text[]) AS given (path, type, properties, binaries)) AS parsed
+        ) AS given
+    JOIN (SELECT path, type, {LESS_PROPERTIES} AS properties, {LESS_BINARIES} AS binaries
+        FROM content.node WHERE path = ANY(%(path)b)) AS node ON node.path = given.path COLLATE "C"
+    WHERE content.digest(given.type, given.properties, given.binaries)
         IS DISTINCT FROM content.digest(node.type, node.properties, node.binaries)
-"""
+"""  # noqa: S608
 
 
 def condition(part: SubtreePart) -> sql.Composed:
@@ -113,27 +140,63 @@ def bounds_below(top: str, low: str, high: str | None) -> dict[str, str | None]:
     return {"low": low, "high": high, "top": top, "below": below, "behind": behind}
 
 
-def hash_range(connection: Connection, bounds: Mapping[str, str | None]) -> tuple[int, str]:
+@dataclass(frozen=True, slots=True)
+class AsAuthored:
+    """How nodes are hashed that lie elsewhere at the author: with another beginning of the path.
+
+    Properties of these names, or with these beginnings of names, are left out.
+    """
+
+    source: str = ""
+    target: str = ""
+    names: Sequence[str] = ()
+    beginnings: Sequence[str] = ()
+
+    def __bool__(self) -> bool:
+        """Whether that changes a hash."""
+        return bool(self.source != self.target or self.names or self.beginnings)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What the statements call it."""
+        names = {"names": list(self.names), "beginnings": list(self.beginnings)}
+        return {"beginning": self.source, "cut": len(self.target) + 1, **names}
+
+
+def hash_range(
+    connection: Connection, bounds: Mapping[str, str | None], placed: AsAuthored = AsAuthored()
+) -> tuple[int, str]:
     """Return how many nodes are in the range, and the sum of their hashes as text."""
-    row: Any = connection.execute(_HASHES.encode(), bounds).fetchone()
+    query = _PLACED_HASHES if placed else _HASHES
+    row: Any = connection.execute(query.encode(), {**bounds, **placed.parameters}).fetchone()
     return row[0], row[1]
 
 
 def node_hashes(
-    connection: Connection, bounds: Mapping[str, str | None]
+    connection: Connection, bounds: Mapping[str, str | None], placed: AsAuthored = AsAuthored()
 ) -> Iterator[tuple[str, int]]:
     """Yield path and hash of the nodes in the range."""
-    yield from stream_rows(connection, _DIGESTS, bounds, fetch=_FETCH)
+    query = _PLACED_DIGESTS if placed else _DIGESTS
+    yield from stream_rows(connection, query, {**bounds, **placed.parameters}, fetch=_FETCH)
 
 
-def different(connection: Connection, rows: Sequence[tuple[str, ...]]) -> list[str]:
+def different(
+    connection: Connection, rows: Sequence[tuple[str, ...]], placed: AsAuthored = AsAuthored()
+) -> list[str]:
     """Return the paths of those (path, type, properties, binaries) that differ from the node's.
 
-    They are compared as the database stores JSON: spacing and order of members don't count.
-    Raises `psycopg.DataError` when one of them is no JSON that the database can hold.
+    They are compared as the database stores JSON: spacing and order of members don't count, and
+    what `placed` leaves out does not. Raises `psycopg.DataError` when one of them is no JSON that
+    the database can hold.
     """
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    found = connection.execute(_DIFFERENT.encode(), columns).fetchall()
+    columns = dict(
+        zip(
+            ("path", "type", "properties", "binaries"),
+            map(list, zip(*rows, strict=True)),
+            strict=True,
+        )
+    )
+    found = connection.execute(_DIFFERENT.encode(), {**columns, **placed.parameters}).fetchall()
     return [path for (path,) in found]
 
 

@@ -52,8 +52,8 @@ def apply(
 
     A deep ADD leaves below its deep paths exactly what it carries, and one with a range does so
     within that part of the subtree; DELETE removes whole subtrees, missing ones too; INVALIDATE
-    notifies; TEST does nothing. What `path_filter` does not take is neither written nor removed
-    (R35). Memory is constant.
+    notifies; TEST does nothing. What `path_filter` does not take is neither written nor removed,
+    and what it maps lies elsewhere (R35). Memory is constant.
 
     Raises:
         PackageRefused: type, action, paths or nodes are not what these roots and limits allow.
@@ -83,7 +83,7 @@ class _Application:
     ) -> None:
         self._conn, self._blobs, self._roots, self._limits = conn, blobs, roots, limits
         self._filter = path_filter
-        self._changes = PendingChanges(conn, path_filter.exclude)
+        self._changes = PendingChanges(conn, path_filter.spared)
         self._notifications: list[str] = []
 
     def add(self, package: PackageMessage) -> None:
@@ -106,7 +106,7 @@ class _Application:
 
     def _effects(self, package: PackageMessage) -> Iterator[Effect | PartialRemoval]:
         found = effects(package, self._blobs, roots=self._roots, limits=self._limits)
-        return found if self._filter.holds_all else filtered(found, self._filter)
+        return found if self._filter.changes_nothing else filtered(found, self._filter)
 
     def finish(self) -> None:
         self._changes.flush()

@@ -95,25 +95,31 @@ def effects(
 
 
 def filtered(found: Iterable[Effect], path_filter: PathFilter) -> Iterator[Effect | PartialRemoval]:
-    """Yield what of the effects is about nodes that the filter takes (R35)."""
-    holds = path_filter.holds
+    """Yield what of the effects is about nodes that the filter takes, by own paths (R35)."""
+    holds, node = path_filter.holds, path_filter.node
     for effect in found:
         if isinstance(effect, Node):
             if holds(effect.path):
-                yield effect
+                yield node(effect)
             continue
-        if isinstance(effect, SubtreeRemoval):
-            part, nodes = SubtreePart.whole(effect.path), iter(tuple[Node, ...]())
-        else:
-            part, nodes = effect.part, effect.nodes
-        taken = path_filter.parts_of(part)
-        if taken == (part,):
-            yield effect
+        part, nodes = _reach(effect)
+        found_in = ((region, region.taken(part)) for region in path_filter.regions_at(part.top))
+        taken = [(region, parts) for region, parts in found_in if parts]
+        if len(taken) == 1 and taken[0][1] == (part,):
+            whole = taken[0][0].own_part(part)
+            is_removal = isinstance(effect, SubtreeRemoval)
+            yield SubtreeRemoval(whole.top) if is_removal else Replacement(whole, map(node, nodes))
             continue
-        if taken:
-            yield PartialRemoval(taken)
+        yield from (PartialRemoval([*map(one.own_part, parts)]) for one, parts in taken)
         # All nodes are read: what is left out is checked too.
-        yield from (node for node in nodes if holds(node.path))
+        yield from (node(one) for one in nodes if holds(one.path))
+
+
+def _reach(effect: SubtreeRemoval | Replacement) -> tuple[SubtreePart, Iterator[Node]]:
+    """Return the part of a subtree that is removed, and what is written there."""
+    if isinstance(effect, SubtreeRemoval):
+        return SubtreePart.whole(effect.path), iter(())
+    return effect.part, effect.nodes
 
 
 def _writes(nodes: Iterator[Node], scope: PathScope) -> Iterator[Effect]:

@@ -1,18 +1,30 @@
-"""Which nodes a subscriber takes: paths that it includes and paths that it excludes (R35).
+"""What a subscriber takes of the content, and where it places that (R35).
 
-The nearest rule at or above a node decides. Without an include everything is included. A folder
-above what is left out may be there or not: an import makes the folders above what it writes.
+Of the paths that it includes and excludes the nearest at or above a node decides. Without an
+include everything is included. Of the paths that it maps the nearest at or above a node says where
+the node lies here. A folder above what is left out, or mapped, may be there or not: an import makes
+the folders above what it writes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 
-from packhorse.content.node import ROOT, InvalidPath, ancestors_of, check_path, is_within, parent_of
+from packhorse.content.node import (
+    ROOT,
+    InvalidPath,
+    Node,
+    ancestors_of,
+    check_path,
+    is_within,
+    parent_of,
+)
 from packhorse.content.parts import SubtreePart
+from packhorse.content.property_names import check_names, leaving_out, naming
+from packhorse.packages.region import Region
 from packhorse.packages.scope import covering, part_of
-from packhorse.wire.actions import is_probe, removes
+from packhorse.wire.actions import is_probe, notifies, removes
 from packhorse.wire.messages import MAX_FILTER_BYTES, PackageEntry
 
 _REMEMBERED = 1_024
@@ -24,19 +36,49 @@ _NEXT = "\x01"
 
 @dataclass(frozen=True)
 class PathFilter:
-    """Paths with all below them. Raises `InvalidPath` for what is none, and for no filter."""
+    """Paths with all below them. Raises `InvalidPath` for what is none, and for no filter.
+
+    These are the author's paths; `map_paths` has pairs of such a path and the subscriber's own.
+    `exclude_properties` are names, of which one may end with a `*` for any rest.
+    """
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    map_paths: tuple[tuple[str, str], ...] = ()
+    exclude_properties: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        every = [check_path(path) for path in (*self.include, *self.exclude)]
+        mapped = [path for pair in self.map_paths for path in pair]
+        every = [check_path(path) for path in (*self.include, *self.exclude, *mapped)]
+        check_names(self.exclude_properties)
         if both := sorted({*self.include} & {*self.exclude}):
             raise InvalidPath(f"{both[0]!r} is included and excluded; leave out one of them")
-        if sum(len(path.encode()) for path in every) > MAX_FILTER_BYTES:
+        every += self.exclude_properties
+        if sum(len(text.encode()) for text in every) > MAX_FILTER_BYTES:
             raise InvalidPath(
-                f"the paths of a filter have at most {MAX_FILTER_BYTES} bytes together"
+                f"the paths and names of a filter have at most {MAX_FILTER_BYTES} bytes together"
             )
+        if mapped:
+            self._check_mapping()
+
+    def _check_mapping(self) -> None:
+        """Raise `InvalidPath` where two nodes of the author could come to one place."""
+        targets = sorted(target for _, target in self.map_paths)
+        if ROOT in targets or ROOT in dict(self.map_paths):
+            raise InvalidPath("/ is not mapped, and nothing is mapped onto it; name a path below")
+        if len(dict(self.map_paths)) < len(targets):
+            raise InvalidPath("a path is mapped twice; leave out one of them")
+        held = set(targets)
+        for number, target in enumerate(targets):
+            if target in targets[:number] or not held.isdisjoint(ancestors_of(target)):
+                raise InvalidPath(
+                    f"two paths are mapped onto {target[:80]!r}, or onto a path above it"
+                )
+            if self.regions[0].rules.tops(target):
+                raise InvalidPath(
+                    f"the author's own {target[:80]!r} would come to where another path is mapped; "
+                    "exclude it, or map it too"
+                )
 
     @cached_property
     def _rules(self) -> dict[str, bool]:
@@ -51,20 +93,101 @@ class PathFilter:
 
     @cached_property
     def holds_all(self) -> bool:
-        """Whether it leaves out nothing."""
+        """Whether it takes every node."""
         return all(self._rules.values())
 
     @cached_property
+    def changes_nothing(self) -> bool:
+        """Whether everything comes to the subscriber as the author has it."""
+        return self.holds_all and not self.map_paths and not self.exclude_properties
+
+    @cached_property
     def may_be_folders(self) -> frozenset[str]:
-        """The paths above what is excluded: there a mere folder counts as nothing."""
-        return frozenset(one for path in self.exclude for one in ancestors_of(path))
+        """The paths above what is excluded or mapped: there a mere folder counts as nothing."""
+        mapped = (path for pair in self.map_paths for path in pair)
+        return frozenset(one for path in (*self.exclude, *mapped) for one in ancestors_of(path))
+
+    @cached_property
+    def regions(self) -> tuple[Region, ...]:
+        """What is not mapped, then what lies below each mapped path."""
+        if not self.map_paths:
+            return (Region(ROOT, ROOT, self),)
+        rules: dict[str, tuple[list[str], list[str]]] = {
+            source: ([], []) for source in (ROOT, *dict(self.map_paths))
+        }
+        for kind, paths in enumerate((self.include, self.exclude)):
+            for path in paths:
+                rules[_nearest(path, rules)][kind].append(path)
+        for source, _ in self.map_paths:
+            rules[_nearest(parent_of(source), rules)][1].append(source)
+            if self.holds(source):
+                rules[source][0][:] = {*rules[source][0], source}
+        if not self.include:
+            rules[ROOT][0].append(ROOT)
+        return tuple(
+            Region(source, dict(self.map_paths).get(source, ROOT), _rules_of(*rules[source]))
+            for source in rules
+        )
+
+    @cached_property
+    def _by_source(self) -> dict[str, Region]:
+        return {region.source: region for region in self.regions}
+
+    @cached_property
+    def _inside(self) -> dict[str, list[Region]]:
+        """The regions below a path."""
+        inside: dict[str, list[Region]] = {}
+        for region in self.regions[1:]:
+            for path in (ROOT, *ancestors_of(region.source)):
+                inside.setdefault(path, []).append(region)
+        return inside
+
+    def regions_at(self, path: str) -> list[Region]:
+        """Return the regions that have a part in the author's subtree of `path`."""
+        region = self._by_source[_nearest(path, self._by_source)]
+        return [region, *self._inside.get(path, ())]
+
+    def own(self, path: str) -> str:
+        """Return where a node of the author lies at the subscriber."""
+        target = self._targets.get(path)
+        return self._own_in(path.rpartition("/")[0])(path) if target is None else target
+
+    @cached_property
+    def _targets(self) -> dict[str, str]:
+        return dict(self.map_paths)
+
+    @cached_property
+    def _own_in(self) -> Callable[[str], Callable[[str], str]]:
+        """Says what places the nodes in a folder; remembered, for most come together."""
+        regions = self._by_source
+        return lru_cache(_REMEMBERED)(lambda folder: regions[_nearest(folder or ROOT, regions)].own)
+
+    def node(self, node: Node) -> Node:
+        """Return a node as the subscriber has it. Raises `InvalidPath` and `InvalidNode`."""
+        if self.exclude_properties:
+            node = self._without(node)
+        path = self.own(node.path) if self.map_paths else node.path
+        if path == node.path:
+            return node
+        return Node(check_path(path), node.type, node.properties, node.binaries)
+
+    @cached_property
+    def _without(self) -> Callable[[Node], Node]:
+        return leaving_out(self.leaves_out)
+
+    @cached_property
+    def leaves_out(self) -> Callable[[str], bool]:
+        """Says of a property's name whether nodes lose it."""
+        return naming(self.exclude_properties)
+
+    @cached_property
+    def spared(self) -> tuple[str, ...]:
+        """Own paths that may stay where those above go."""
+        return (*map(self.own, self.exclude), *self._targets.values())
 
     def rule_of(self, path: str) -> str:
         """Return the path of the rule that decides; `/` also where no rule names it."""
-        rules = self._rules
-        while path not in rules:
-            path = parent_of(path)
-        return path
+        return _nearest(path, self._rules)
 
     def holds(self, path: str) -> bool:
         """Return whether a node is taken."""
@@ -76,9 +199,9 @@ class PathFilter:
         """Says what holds for nodes in a folder; remembered, for most come together."""
         return lru_cache(_REMEMBERED)(lambda folder: self._rules[self.rule_of(folder or ROOT)])
 
-    def __reduce__(self) -> tuple[type["PathFilter"], tuple[tuple[str, ...], ...]]:
-        """Go to other processes as the paths alone."""
-        return PathFilter, (self.include, self.exclude)
+    def __reduce__(self) -> tuple[type["PathFilter"], tuple[object, ...]]:
+        """Go to other processes as the paths and names alone."""
+        return PathFilter, (self.include, self.exclude, self.map_paths, self.exclude_properties)
 
     def tops(self, path: str) -> tuple[str, ...]:
         """Return which subtrees, at or below `path`, have all in them that is taken there."""
@@ -120,17 +243,22 @@ class PathFilter:
         return self.holds(edge if edge in self._rules else edge + _NEXT)
 
     def narrowed(self, entry: PackageEntry) -> PackageEntry:
-        """Return what of the paths of a package is taken. Raises `InvalidPath`."""
+        """Return a package that names what is taken of it, by own paths. Raises `InvalidPath`."""
         shallow, deep = entry.paths, entry.deep_paths
         for path in (*shallow, *deep):
             check_path(path)
-        if removes(entry.action):
+        if removes(entry.action) or notifies(entry.action):  # both are about subtrees
             shallow, deep = (), (*shallow, *deep)
         return replace(
             entry,
-            paths=tuple(path for path in shallow if self.holds(path)),
-            deep_paths=tuple(dict.fromkeys(top for path in deep for top in self.tops(path))),
+            paths=tuple(check_path(self.own(path)) for path in shallow if self.holds(path)),
+            deep_paths=tuple(dict.fromkeys(top for path in deep for top in self.own_tops(path))),
         )
+
+    def own_tops(self, path: str) -> list[str]:
+        """Return which own subtrees have all in them that is taken at and below `path`."""
+        found = (region.own_tops(path) for region in self.regions_at(path))
+        return [check_path(top) for tops in found for top in tops]
 
     def left_out(self, entry: PackageEntry) -> str:
         """Return why nothing of a package is taken, or an empty text.
@@ -152,6 +280,20 @@ class PathFilter:
             return True
         taken = self.narrowed(entry)
         return bool(taken.paths or taken.deep_paths)
+
+
+def _nearest(path: str, among: Container[str]) -> str:
+    """Return the nearest path at or above one that is among others; the root is."""
+    while path not in among:
+        path = parent_of(path)
+    return path
+
+
+def _rules_of(include: list[str], exclude: list[str]) -> PathFilter:
+    """Return the filter that takes nothing but below `include`."""
+    if not include:
+        return PathFilter(exclude=(ROOT,))
+    return PathFilter(tuple(include), tuple(exclude))
 
 
 EVERYTHING = PathFilter()

@@ -75,6 +75,11 @@ def encode_discovery(message: DiscoveryMessage) -> Encoded:
             max_retries=message.max_retries,
             include=message.include,
             exclude=message.exclude,
+            map_paths=[
+                discovery_pb2.PathMapping(source=source, target=target)
+                for source, target in message.map_paths
+            ],
+            exclude_properties=message.exclude_properties,
         ),
         endpoint=message.endpoint,
         announced_ms=message.announced_ms,
@@ -110,7 +115,9 @@ def decode_discovery(headers: Mapping[str, bytes], value: bytes) -> DiscoveryMes
             f"the announcement has {len(wire.states)} subscriptions; at most {MAX_SUBSCRIPTIONS}"
         )
     configuration = wire.configuration
-    named = sum(len(path.encode()) for path in (*configuration.include, *configuration.exclude))
+    mapped = tuple((one.source, one.target) for one in configuration.map_paths)
+    lists = (configuration.include, configuration.exclude, configuration.exclude_properties)
+    named = sum(len(text.encode()) for texts in (*lists, *mapped) for text in texts)
     if named > MAX_FILTER_BYTES:
         raise Undecodable(f"the announcement's filter has {named} bytes")
     return DiscoveryMessage(
@@ -123,6 +130,8 @@ def decode_discovery(headers: Mapping[str, bytes], value: bytes) -> DiscoveryMes
         subscriber_instance=wire.subscriber_instance,
         include=tuple(configuration.include),
         exclude=tuple(configuration.exclude),
+        map_paths=mapped,
+        exclude_properties=tuple(configuration.exclude_properties),
     )
 
 

@@ -165,7 +165,7 @@ class SubscriberState:
 
 
 MAX_FILTER_BYTES = 16 * 1024
-"""Of all paths together that a subscriber includes and excludes: each announcement has them."""
+"""Of all paths and names of a subscriber's filter together: each announcement has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +182,10 @@ class DiscoveryMessage:
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     """Paths that it takes, none for all, and paths that it leaves out (R35)."""
+    map_paths: tuple[tuple[str, str], ...] = ()
+    """Paths of the author, and where they lie at the subscriber."""
+    exclude_properties: tuple[str, ...] = ()
+    """Names of properties that it leaves out; a `*` ends one for any rest."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ the CPU of all processes that work for it, Postgres' included; the broker's besi
 kafka, sql        `python -m packhorse_services.subscriber` on either journal
 watched           the same from SQL, where somebody watches all content; only when it is named
 filtered          the same from SQL, with a filter of 100 rules; only when it is named
+mapped            the same from SQL, with 50 mapped paths and 50 properties; only when it is named
 profile           the same from SQL: writes build/profiles/import.svg; only when it is named
 debezium          Kafka Connect standalone with Debezium's JDBC sink, from a topic of the bare pages
 replication       Postgres' logical replication, sender and receiver
@@ -27,7 +28,7 @@ from tests.bench.importing.debezium import Debezium
 from tests.bench.importing.local import copy, loop, replication
 from tests.bench.importing.material import Material, material
 from tests.bench.importing.measuring import Cost
-from tests.bench.importing.product import product
+from tests.bench.importing.product import filtered, mapped, product
 from tests.bench.queues import emit
 from tests.harness.kafka.broker import running_kafka
 from tests.harness.postgres import Databases, running_postgres
@@ -36,7 +37,8 @@ _WAYS: dict[str, Callable[[Material], Cost]] = {
     "kafka": lambda made: product(made, "kafka"),
     "sql": lambda made: product(made, "sql"),
     "watched": lambda made: product(made, "sql", watched=True),
-    "filtered": lambda made: product(made, "sql", filtered=True),
+    "filtered": lambda made: product(made, "sql", rules=filtered),
+    "mapped": lambda made: product(made, "sql", rules=mapped),
     "profile": lambda made: product(made, "sql", profile=Path("build/profiles/import.svg")),
     "debezium": Debezium(),
     "replication": replication,
@@ -45,6 +47,7 @@ _WAYS: dict[str, Callable[[Material], Cost]] = {
 }
 
 
+_NAMED_ONLY = ("watched", "filtered", "mapped", "profile")
 _PARTS = ("program_us", "postgres_us", "broker_us", "cpu_us")
 
 
@@ -55,7 +58,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
         "--only",
-        default=",".join(name for name in _WAYS if name not in ("watched", "filtered", "profile")),
+        default=",".join(name for name in _WAYS if name not in _NAMED_ONLY),
         help="names, with commas between them",
     )
     options = parser.parse_args()

@@ -1,5 +1,7 @@
 """The product: a real subscriber process on a backlog."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 from packhorse.content.node import parent_of
@@ -18,13 +20,13 @@ def product(
     journal: str,
     *,
     watched: bool = False,
-    filtered: bool = False,
+    rules: Callable[[Material], dict[str, str]] | None = None,
     profile: Path | None = None,
 ) -> Cost:
     """Import everything with one subscriber; its start, the first tenth, is left out.
 
-    With a filter it has 100 rules beside the pages, and takes them all. With `profile` a flame
-    graph is written there.
+    With `rules`, settings of its filter, it takes all pages. With `profile` a flame graph is
+    written there.
     """
     url = made.databases.new("product")
     if watched:
@@ -33,7 +35,7 @@ def product(
     prefix = made.topics.package.removesuffix("_package")
     settings = {"topic_prefix": prefix, "blobs_url": made.blobs}
     with running_programs(made.journals[journal], **settings) as programs, Looker(url) as looker:
-        own_settings = _filter(made) if filtered else {}
+        own_settings = rules(made) if rules else {}
         subscriber = programs.subscriber("bench", url, **own_settings)
         subscriber.start()
         skipped, first = made.mark(0.1)
@@ -45,12 +47,25 @@ def product(
             looker.wait_for(last, lambda: subscriber.running)
         cost = watch.cost(count - skipped, looker.cpu_s() - own)
         subscriber.stop()
-    made.check(url, len(made.packages))
+    if rules is not mapped:
+        made.check(url, len(made.packages))
     return cost
 
 
-def _filter(made: Material) -> dict[str, str]:
+def filtered(made: Material) -> dict[str, str]:
     """Return rules that lie as deep as the pages do: folders of theirs, and what is not there."""
-    folders = list({parent_of(pages[0].path): None for pages in made.packages})[: _RULES // 2]
+    folders = _folders(made)[: _RULES // 2]
     excluded = (f"{folder}/none" for folder in folders)
     return {"include": ",".join(["/", *folders[1:]]), "exclude": ",".join(excluded)}
+
+
+def mapped(made: Material) -> dict[str, str]:
+    """Return half as many folders that change their places, and names of which no page has one."""
+    folders = _folders(made)[: _RULES // 2]
+    places = dict(zip(folders, [*folders[1:], folders[0]], strict=True))
+    names = (f"cq:name{number}" for number in range(_RULES // 2))
+    return {"map_paths": json.dumps(places), "exclude_properties": ",".join(names)}
+
+
+def _folders(made: Material) -> list[str]:
+    return list({parent_of(pages[0].path): None for pages in made.packages})

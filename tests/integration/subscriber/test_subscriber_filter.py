@@ -1,5 +1,6 @@
 """A subscriber that takes some paths and leaves out others (R35)."""
 
+import json
 from collections.abc import Iterator
 
 import psycopg
@@ -111,6 +112,40 @@ def test_r34_events_and_notifications_are_about_what_is_taken(
     assert '"paths": ["/site/a/y"]' in notified.payload
 
 
+def test_r35_events_and_notifications_name_own_paths(
+    feed: Feed, worker: Worker, listening: Connection
+) -> None:
+    worker.path_filter = PathFilter(("/site",), (), (("/site/de", "/de"), ("/site/x/y", "/y/z")))
+    with psycopg.connect(worker.url) as connection:
+        act_as(connection, BOOKKEEPER)
+        add_watch(connection, ContentWatch("tests", ("/",)))
+    feed.add(page("/site/de/a"), page("/site/a"))
+    feed.add(page("/site/de"), page("/site/de/b"), deep=["/site/de"])
+    feed.send(Action.INVALIDATE, "/site/x")
+    feed.delete("/site")
+    worker.run()
+    told = rows_of(
+        worker.url,
+        "SELECT topic, properties -> 'paths', properties -> 'deep_paths' FROM jobs.event "
+        "ORDER BY number",
+    )
+    assert [(topic.rpartition("/")[2], *paths) for topic, *paths in told] == [
+        ("added", ["/de/a", "/site/a"], []),
+        ("changed", [], ["/de"]),
+        ("invalidated", [], ["/site/x", "/y/z"]),
+        ("removed", [], ["/site", "/de", "/y/z"]),
+    ]
+    [notified] = listening.notifies(timeout=120, stop_after=1)
+    assert '"paths": ["/site/x", "/y/z"]' in notified.payload
+    assert types(worker.url) == {}
+
+
+def test_r14_a_package_whose_own_path_would_be_too_long_blocks(feed: Feed, worker: Worker) -> None:
+    worker.path_filter = PathFilter(("/site",), (), (("/site/de", f"/{'d' * 2_000}"),))
+    feed.add(page(f"/site/de/{'e' * 100}"))
+    worker.step_until_reported("2048 are allowed")
+
+
 @pytest.fixture
 def listening(database_url: str) -> Iterator[Connection]:
     with psycopg.connect(database_url, autocommit=True) as connection:
@@ -142,6 +177,30 @@ def test_r35_a_snapshot_is_loaded_through_the_filter(
         "/site/deep/er/a": "page",
         "/site/private/notes": "page",
     }
+
+
+def test_r35_a_snapshot_is_loaded_at_own_paths_without_what_is_left_out(
+    feed: Feed, database_url: str, workers: Workers, databases: Databases
+) -> None:
+    have(database_url, "/de", "/de/old", "/site/de/stays", "/site/old", "/elsewhere")
+    feed.add(
+        *(page(path) for path in ("/site", "/site/de", "/site/de/x", "/site/a", "/site/de/x/y"))
+    )
+    other = workers(databases.new("complete"), name="complete")
+    other.run()
+    snapshot_of(other.url, feed)
+    mapped = {"/site/de": "/de", "/site/de/x": "/far/away"}
+    options = {"include": "/site", "map_paths": json.dumps(mapped), "exclude_properties": "vers*"}
+    with joining(feed, database_url, **options) as subscriber:
+        imported(subscriber, 0)
+    assert types(database_url) == {
+        **dict.fromkeys(("/site", "/site/a", "/de", "/far/away", "/far/away/y"), "page"),
+        **dict.fromkeys(("/far", "/site/de"), "folder"),
+        "/elsewhere": "page",
+        "/site/de/stays": "page",
+    }
+    properties = {path: node[1] for path, node in content_of(database_url).items()}
+    assert {properties[path] == {} for path in ("/site", "/de", "/far/away/y")} == {True}
 
 
 def test_r35_a_filter_is_stored_before_it_holds_and_announced(

@@ -32,7 +32,7 @@ from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from packhorse_services.subscriber.importing.context import GroupLimits
 from packhorse_services.subscriber.importing.importer import Importer
 from tests.harness.feed import TOPICS, Feed, page
-from tests.harness.fold import MERE_FOLDER, filtered, fold
+from tests.harness.fold import MERE_FOLDER, as_authored, filtered, fold
 from tests.harness.subscriber import Worker, content_in
 from tests.integration.subscriber.conftest import empty
 
@@ -44,6 +44,9 @@ filters = st.sampled_from(
         PathFilter(exclude=("/a/b",)),
         PathFilter(include=("/a/b", "/d")),
         PathFilter(include=("/a", "/a/b/c"), exclude=("/a/b", "/a/x", "/d/y")),
+        PathFilter(map_paths=(("/a/b", "/d"), ("/d", "/a/b")), exclude_properties=("version",)),
+        PathFilter((), ("/m",), (("/a", "/m/n"), ("/a/b/c", "/a"), ("/d", "/m/d"))),
+        PathFilter((), ("/ab", "/a/x"), (("/a/b", "/ab"), ("/d", "/a/x")), ("ver*",)),
     ]
 )
 
@@ -253,8 +256,8 @@ class SubscriptionMachine(RuleBasedStateMachine):
         own = [sent.record for sent in self.sent if sent.kind != "other"]
         expected = fold(own, self.feed.blobs, removed=removed - left_out, up_to=self.position)
         found = content_in(self.connection)
-        assert filtered(found, self.filter) == filtered(expected, self.filter)
-        others = {path: node for path, node in found.items() if not self.filter.holds(path)}
+        mine, others = as_authored(found, self.filter)
+        assert mine == filtered(expected, self.filter)
         assert all(node == MERE_FOLDER for node in others.values())
 
     @invariant()

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any
@@ -75,7 +75,7 @@ class World:
             self.keys.append(request.headers["Idempotency-Key"])
             return {"id": f"id-{len(self.sent)}"}
         if request.path.startswith("/subscribers/"):
-            return {"include": self.path_filter.include, "exclude": self.path_filter.exclude}
+            return {**asdict(self.path_filter), "map_paths": dict(self.path_filter.map_paths)}
         entries = [{"offset": at, **one} for at, one in enumerate(self.queue)]
         about = {"length": len(entries), "offset": -1, "state": "IDLE", "next": None}
         return {"entries": entries, **about}
@@ -116,6 +116,32 @@ def test_r35_what_the_filter_leaves_out_is_not_compared() -> None:
         **dict.fromkeys(("/a/x/y", "/b"), "different"),
         "/b/x": "missing",
     }
+
+
+@given(author=CONTENT, there=CONTENT, limit=st.integers(1, 20))
+def test_r35_what_a_subscriber_maps_is_compared_where_it_lies(
+    author: dict[str, str], there: dict[str, str], limit: int
+) -> None:
+    own = PathFilter((), ("/b-",), (("/a", "/b"), ("/b", "/a/x/é"), ("/a/x", "/b-")), ("t",))
+    elsewhere = {own.own(path): digest for path, digest in there.items() if own.holds(path)}
+    # What else is there is compared with nothing: the author's own /b- would come there.
+    world = World(author, {**elsewhere, "/a/x": "1", "/a-": "1"}, path_filter=own)
+    rows: list[Document] = []
+    place: str | None = None
+    while True:
+        page = world.run(compare("/", "sub", after=place, limit=limit))
+        rows, place = rows + page["differences"], page["next"]
+        if place is None:
+            break
+    taken = {path: one for path, one in author.items() if own.holds(path)}
+    held = {path: one for path, one in there.items() if own.holds(path)} | {"/a-": "1"}
+    expected = {
+        path: "missing" if path not in held else "different" if path in taken else "extra"
+        for path in taken.keys() | held.keys()
+        if taken.get(path) != held.get(path)
+    }
+    assert {one["path"]: one["kind"] for one in rows} == expected
+    assert all(one.get("own_path", one["path"]) == own.own(one["path"]) for one in rows)
 
 
 def package(action: str, *paths: str, deep: tuple[str, ...] = ()) -> dict[str, Any]:

@@ -215,6 +215,8 @@ SUBSCRIBERS = View(
         "INSTANCE": "instance",
         "INCLUDE": "include",
         "EXCLUDE": "exclude",
+        "MAPPED PATHS": "map_paths",
+        "EXCLUDED PROPERTIES": "exclude_properties",
     },
 )
 DISTRIBUTION = View(
@@ -283,13 +285,14 @@ def _seconds(value: float) -> str:
 
 
 def _cell(field: str, value: Any) -> str:
-    if value is None or value in ("", []):
+    if value is None or value in ("", [], {}):
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, dict):
+        value = [f"{name} at {one}" for name, one in value.items()]
     if isinstance(value, list):
-        more = f" (+{len(value) - 1})" if len(value) > 1 else ""
-        return _shown(f"{value[0]}{more}")
+        return _shown(f"{value[0]}" + (f" (+{len(value) - 1})" if len(value) > 1 else ""))
     if field.endswith(("_s", "lag_seconds")):
         return f"{value:.0f} s" if field == "lag_seconds" else _seconds(value)
     if field == "state" and (style := _STATE_STYLES.get(value)):

@@ -113,7 +113,8 @@ class _Found:
         self.under_way += page["under_way"]
         self.packages, self.state = page["packages"], page["state"]
         for one in page["differences"]:
-            output.line(f"{one['kind']:<9} {one['path']}")
+            there = f" (at {one['own_path']})" if "own_path" in one else ""
+            output.line(f"{one['kind']:<9} {one['path']}{there}")
 
     def report(self, other: str, subscriber: str) -> None:
         """Say what there was."""

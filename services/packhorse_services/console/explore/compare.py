@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Response
 
 from packhorse.client.awaiting import AsyncClient
+from packhorse.client.calls.queues import filter_of
 from packhorse.client.errors import ClientError, NotFound
 from packhorse.client.exchange import Document
 from packhorse.runtime import audit
@@ -179,8 +180,19 @@ async def _differing(visit: Visit, requested: Comparison, subscriber: str) -> Do
 
 
 async def _sides(visit: Visit, requested: Comparison) -> Sequence[SideBySide]:
-    """Return a node's members at the author and there, those that differ first."""
-    author, there = [await _members(visit, at, requested.show) for at in ("", requested.subscriber)]
+    """Return a node's members at the author and there, those that differ first.
+
+    Without the properties that the subscriber leaves out.
+    """
+    name = requested.subscriber
+    own = filter_of(await visit.publisher(visit.agent(requested.agent)).subscriber(name))
+    author, there = [
+        {one: value for one, value in members.items() if not own.leaves_out(one)}
+        for members in (
+            await _members(visit, "", requested.show),
+            await _members(visit, name, own.own(requested.show)),
+        )
+    ]
     rows = [
         SideBySide(name, author.get(name, ""), there.get(name, "")) for name in {**author, **there}
     ]

@@ -13,9 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 from packhorse.content import scan
 from packhorse.content.node import ROOT
 from packhorse.content.parts import SubtreePart
+from packhorse.content.property_names import as_matched
 from packhorse.db.metadata import EXPORTER
 from packhorse.db.roles import act_as
 from packhorse.packages.path_filter import EVERYTHING, PathFilter
+from packhorse.packages.region import Region
 from packhorse_services.pipeline.engine.databases import reading
 
 _RANGE_NODES = 5_000
@@ -25,10 +27,15 @@ _CONFIRMED = 200
 _END = "\U0010ffff"
 """Behind every path."""
 
+_Range = tuple[dict[str, str | None], scan.AsAuthored]
+
 
 @dataclass(frozen=True)
 class Repository:
-    """A subscriber's content below `top` that it takes, in the state that `snapshot` names."""
+    """A subscriber's content below `top` that it takes, in the state that `snapshot` names.
+
+    All paths are the author's, and what is left out of nodes does not count.
+    """
 
     database_url: str
     name: str
@@ -40,7 +47,7 @@ class Repository:
         """Return range, count and sum (as text) of every range."""
 
         def rows(connection: Connection, number: int) -> Iterator[tuple[Any, ...]]:
-            hashes = [scan.hash_range(connection, bounds) for bounds in inside(number)]
+            hashes = [scan.hash_range(connection, *one) for one in inside(number)]
             total = sum(int(one) for _, one in hashes)
             yield number, sum(count for count, _ in hashes), str(total)
 
@@ -53,8 +60,8 @@ class Repository:
         """Return path and hash of the nodes in some of the ranges."""
 
         def rows(connection: Connection, number: int) -> Iterator[tuple[Any, ...]]:
-            for bounds in inside(number):
-                yield from scan.node_hashes(connection, bounds)
+            for one in inside(number):
+                yield from scan.node_hashes(connection, *one)
 
         inside = self._inside(starts)
         return self._scattered(spark, ranges, rows, "path string, hash long")
@@ -64,6 +71,7 @@ class Repository:
 
         The database compares them as it stores them: spacing and order of members don't count.
         """
+        own, placed = self.path_filter.own, self._placed()
 
         def compare(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             rows = (
@@ -72,22 +80,38 @@ class Repository:
             with reading(self.database_url, self.name, self.snapshot) as connection:
                 act_as(connection, EXPORTER)
                 while some := list(itertools.islice(rows, _CONFIRMED)):
-                    yield pa.RecordBatch.from_pydict({"path": list(_others(connection, some))})
+                    there = {own(path): (path, *rest) for path, *rest in some}
+                    found = _others(connection, [(at, *there[at][1:]) for at in there], placed)
+                    paths = [there[at][0] for at in found]
+                    yield pa.RecordBatch.from_pydict({"path": paths})
 
         return suspected.select("path", "type", "properties", "binaries").mapInArrow(
             compare, "path string"
         )
 
-    def _inside(self, starts: Sequence[str]) -> Callable[[int], list[dict[str, str | None]]]:
+    def _inside(self, starts: Sequence[str]) -> Callable[[int], list[_Range]]:
         held, top = [*starts, _END], self.top
-        taken = _ranges(self.path_filter.parts_of(SubtreePart.whole(top)))
+        regions = [(one, one.top_in(top) or top) for one in self.path_filter.regions_at(top)]
+        taken = [
+            (one, one.own(at), _ranges(one.rules.parts_of(SubtreePart.whole(at))))
+            for one, at in regions
+        ]
 
-        def inside(number: int) -> list[dict[str, str | None]]:
+        def inside(number: int) -> list[_Range]:
             low, high = held[number], held[number + 1]
-            both = ((max(low, first), min(high, end)) for first, end in taken)
-            return [scan.bounds_below(top, *one) for one in both if one[0] < one[1]]
+            return [
+                (scan.bounds_below(at, *map(region.own, both)), self._placed(region))
+                for region, at, ranges in taken
+                for first, end in ranges
+                for both in [(max(low, first), min(high, end))]
+                if both[0] < both[1]
+            ]
 
         return inside
+
+    def _placed(self, region: Region = EVERYTHING.regions[0]) -> scan.AsAuthored:
+        moved = ("", "") if region.source == ROOT else (region.source, region.target)
+        return scan.AsAuthored(*moved, *as_matched(self.path_filter.exclude_properties))
 
     def _scattered(
         self,
@@ -128,15 +152,17 @@ def range_starts(connection: Connection) -> list[str]:
     return scan.range_starts(connection, least_nodes=_RANGE_NODES, most_ranges=_MOST_RANGES)
 
 
-def _others(connection: Connection, rows: list[tuple[str, ...]]) -> Iterator[str]:
+def _others(
+    connection: Connection, rows: list[tuple[str, ...]], placed: scan.AsAuthored
+) -> Iterator[str]:
     try:
         with connection.transaction():
-            found = scan.different(connection, rows)
+            found = scan.different(connection, rows, placed)
     except psycopg.DataError:
         if len(rows) == 1:  # no repository holds this as JSON, so this one doesn't
             yield rows[0][0]
             return
         for row in rows:
-            yield from _others(connection, [row])
+            yield from _others(connection, [row], placed)
         return
     yield from found

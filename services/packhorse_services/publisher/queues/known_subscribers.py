@@ -78,6 +78,8 @@ def _message(subscriber: AnnouncedSubscriber, agent: str) -> DiscoveryMessage:
         subscriber_instance=subscriber.instance,
         include=subscriber.include,
         exclude=subscriber.exclude,
+        map_paths=subscriber.map_paths,
+        exclude_properties=subscriber.exclude_properties,
     )
 
 

@@ -164,6 +164,12 @@ class SubscriberDocument(BaseModel):
         "at or above a node decides, of these and of `exclude`"
     )
     exclude: list[str] = Field(description="The paths that it leaves out")
+    map_paths: dict[str, str] = Field(
+        description="Paths of the author, and where they lie at the subscriber with all below them"
+    )
+    exclude_properties: list[str] = Field(
+        description="Names of the properties that it leaves out; a `*` ends one for any rest"
+    )
     last_seen: datetime | None
 
 
@@ -285,5 +291,7 @@ def subscriber_document(queue: SubscriberQueue) -> SubscriberDocument:
         endpoint=one.endpoint,
         include=list(one.include),
         exclude=list(one.exclude),
+        map_paths=dict(one.map_paths),
+        exclude_properties=list(one.exclude_properties),
         last_seen=time_of(one.seen_ms),
     )

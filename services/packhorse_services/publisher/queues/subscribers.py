@@ -45,6 +45,8 @@ class AnnouncedSubscriber:
     """When we got it, on our monotonic clock."""
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    map_paths: tuple[tuple[str, str], ...] = ()
+    exclude_properties: tuple[str, ...] = ()
 
 
 class Subscribers:
@@ -128,6 +130,8 @@ class Subscribers:
             seen_at=self._clock.monotonic() - age_ms / 1000,
             include=message.include,
             exclude=message.exclude,
+            map_paths=message.map_paths,
+            exclude_properties=message.exclude_properties,
         )
 
     def get(self, name: str) -> AnnouncedSubscriber | None:

@@ -91,6 +91,8 @@ class Announcer:
             subscriber_instance=self._identity.instance,
             include=self._identity.path_filter.include,
             exclude=self._identity.path_filter.exclude,
+            map_paths=self._identity.path_filter.map_paths,
+            exclude_properties=self._identity.path_filter.exclude_properties,
         )
         encoded = encode_discovery(message)
         record = Outgoing(encoded.value, {**encoded.headers, **inject()}, message.subscriber)

@@ -49,7 +49,7 @@ class Import:
 class Importer:
     """Applies packages to this subscriber's repository, below `roots` only (R14).
 
-    Of those only what `path_filter` takes (R35).
+    Of those only what `path_filter` takes, and where that places it (R35).
     """
 
     subscriber: str
@@ -77,7 +77,7 @@ class Importer:
                 with connection.pipeline():
                     found = connection.execute(READ_WATCHES)
                     act_as(connection, IMPORTER)
-                    path_locks.lock(connection, work.packages)
+                    path_locks.lock(connection, self._placed(work.packages))
                 watches = as_watches(found)
                 changes = self._apply(connection, work.packages, watched=bool(watches))
             # Nothing slow is done in a pipeline: a worker that is paused in one is not idle to
@@ -107,6 +107,10 @@ class Importer:
                 path_filter=self.path_filter,
             )
         return changes
+
+    def _placed(self, packages: Sequence[PackageMessage]) -> Sequence[PackageMessage]:
+        """Return packages that name own paths: the folders above those are not the author's."""
+        return [*map(self._taken, packages)] if self.path_filter.map_paths else packages
 
     def _taken(self, package: PackageMessage) -> PackageMessage:
         """Return a package that names what is taken; one with a bad path fails when applied."""

@@ -22,6 +22,7 @@ from packhorse.jobs.content_changes.recording import record_changes
 from packhorse.jobs.content_changes.watches import list_watches
 from packhorse.packages.apply import invalidate
 from packhorse.packages.path_filter import EVERYTHING, PathFilter
+from packhorse.packages.region import Region
 from packhorse.snapshots.parts import read_part
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse_services.subscriber.commands import control, ledger, reset
@@ -55,8 +56,8 @@ class Load:
 
     @property
     def changed(self) -> Sequence[str]:
-        """The subtrees that may have changed."""
-        return [top for root in self.roots for top in self.path_filter.tops(root)]
+        """The own subtrees that may have changed."""
+        return [top for root in self.roots for top in self.path_filter.own_tops(root)]
 
 
 def load(connection: Connection, blobs: BlobStore, work: Load, epoch: int) -> int:
@@ -111,17 +112,27 @@ def _check_epoch(connection: Connection, epoch: int) -> None:
 
 
 def _replace_content(connection: Connection, blobs: BlobStore, work: Load) -> None:
+    taken = work.path_filter
     for root in work.roots:
-        for part in tree.cut(connection, root, _DELETE_NODES):
-            work.progress(0)
-            tree.delete_parts(connection, work.path_filter.parts_of(part))
+        for region in taken.regions_at(root):
+            _remove(connection, region, region.top_in(root) or root, work.progress)
     nodes = _counted((_all_nodes(work.snapshot, blobs)), work.progress)
-    taken = (node for node in nodes if work.path_filter.holds(node.path))
-    copy_in(connection, _below(work.roots, taken))
-    tops = {*work.roots, *work.path_filter.include, *work.path_filter.exclude} - {ROOT}
+    held = (node for node in nodes if taken.holds(node.path))
+    copy_in(connection, map(taken.node, _below(work.roots, held)))
+    tops = {*map(taken.own, (*work.roots, *taken.include)), *taken.spared} - {ROOT}
     above = [top for top in sorted(tops) if tree.exists(connection, top)]
     tree.add_folders(connection, [path for top in above for path in ancestors_of(top)])
     invalidate(connection, work.snapshot.package_id, work.changed)
+
+
+def _remove(
+    connection: Connection, region: Region, top: str, progress: Callable[[int], None]
+) -> None:
+    """Remove what is taken of a region at and below `top`."""
+    for part in tree.cut(connection, region.own(top), _DELETE_NODES):
+        progress(0)
+        parts = region.rules.parts_of(region.their_part(part))
+        tree.delete_parts(connection, [*map(region.own_part, parts)])
 
 
 def _all_nodes(snapshot: ContentSnapshot, blobs: BlobStore) -> Iterator[Node]:

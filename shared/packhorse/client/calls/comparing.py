@@ -4,7 +4,7 @@ Two sorted streams of digests are merged page by page, so memory is bounded for 
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,8 @@ from packhorse.client.exchange import (
 )
 from packhorse.content.batches import batches
 from packhorse.content.node import ROOT, ancestors_of, parent_of
-from packhorse.packages.path_filter import PathFilter
+from packhorse.packages.path_filter import EVERYTHING, PathFilter
+from packhorse.packages.region import SharedRegion, shared_regions
 
 MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 """In the words of the audit: the subscriber lacks it, has it alone, has it otherwise."""
@@ -48,35 +49,47 @@ def compare(
     """Return what differs at and below a path, in order: `differences` with `path` and `kind`.
 
     The client's `subscriber` is the one that is compared; its `content` is the author, or the
-    `other` subscriber. A `kind` is `missing`, `extra` or `different` there. What a package in their
-    queues is about, or changes meanwhile, is only counted, as `under_way`; with `wait` what is in
-    the queues at first is waited for, up to so many seconds. `packages` are those in the queue at
-    the end, None when that is not known, `state` is the queue's, `nodes` were compared with.
+    `other` subscriber. Paths are the author's; a node that the subscriber has elsewhere has an
+    `own_path` too, and comes behind those that have none. A `kind` is `missing`, `extra` or
+    `different` there. What a package in their queues is about, or changes meanwhile, is only
+    counted, as `under_way`; with `wait` what is in the queues at first is waited for, up to so many
+    seconds. `packages` are those in the queue at the end, None when that is not known, `state` is
+    the queue's, `nodes` were compared with.
 
     Goes on until it has about `limit` differences; `next` is then the `after` to go on with.
     """
     names = (subscriber,) if other is None else (subscriber, other)
     if wait > 0:
         yield from _caught_up(names, wait)
-    sides = yield from _sides(path, names)
-    found = yield from _compared(sides, after, limit)
+    filters = []
+    for name in names:
+        filters.append(queues.filter_of((yield from queues.subscriber(name))))
+    found = yield from _compared(_all_sides(path, names, filters), after, limit)
     queue = yield from queues.queue(subscriber, limit=1)
     return Document({**found, "packages": queue["length"], "state": queue["state"]})
 
 
-def _compared(sides: "_Sides", after: str | None, limit: int) -> Operation[dict[str, Any]]:
+def _compared(
+    every: Sequence["_Sides"], after: str | None, limit: int
+) -> Operation[dict[str, Any]]:
+    """Return what differs in one region after the other; a place begins with a region's number."""
     found: list[Document] = []
-    nodes, under_way, place = 0, 0, after
-    while True:
+    nodes, under_way = 0, 0
+    number, _, rest = (after or "").partition("/")
+    region, place = int(number or 0), f"/{rest}" if rest else None
+    while region < len(every):
+        sides = every[region]
         author, there, end = yield from sides.window(place)
         nodes += len(author)
         if author != there:
             differences, changing = yield from _confirmed(sides, (place, end), author)
             found += differences
             under_way += changing
-        place = end
-        if place is None or len(found) >= limit:
-            return {"differences": found, "nodes": nodes, "under_way": under_way, "next": place}
+        region, place = (region, end) if end else (region + 1, None)
+        if len(found) >= limit:
+            break
+    following = f"{region or ''}{place or '/'}" if region < len(every) else None
+    return {"differences": found, "nodes": nodes, "under_way": under_way, "next": following}
 
 
 def mend(
@@ -151,22 +164,22 @@ Digests = dict[str, str]
 _MERE_FOLDER = hashlib.sha256(b"folder\n{}\n{}").hexdigest()[:32]
 
 
-def _sides(path: str, names: Sequence[str]) -> Operation["_Sides"]:
-    filters = []
-    for name in names:
-        about = yield from queues.subscriber(name)
-        # A publisher of a release before filters does not name them.
-        filters.append(PathFilter(*(tuple(about.get(one, ())) for one in ("include", "exclude"))))
-    return _Sides(path, names, filters)
+def _all_sides(
+    path: str, names: Sequence[str], filters: Sequence[PathFilter]
+) -> Sequence["_Sides"]:
+    without = sorted({name for one in filters for name in one.exclude_properties})
+    folders = frozenset().union(*(one.may_be_folders for one in filters))
+    return [_Sides(one, names, folders, without) for one in shared_regions(filters, path)]
 
 
 @dataclass(frozen=True)
 class _Sides:
-    """Reads digests on both sides, of what the filters of the subscribers take."""
+    """Reads digests on both sides, by the author's paths, of what the filters take of a region."""
 
-    path: str
+    shared: SharedRegion
     names: Sequence[str]
-    filters: Sequence[PathFilter]
+    folders: Container[str]
+    without: Sequence[str]
 
     def window(self, after: str | None) -> Operation[tuple[Digests, Digests, str | None]]:
         """Return the next digests on both sides, up to the same path; None is the end."""
@@ -195,20 +208,26 @@ class _Sides:
         """Return whether two digests say the same; a folder above what is left out is nothing."""
         if author == there:
             return True
-        if not {author, there} <= {None, _MERE_FOLDER}:
-            return False
-        return any(path in path_filter.may_be_folders for path_filter in self.filters)
+        return {author, there} <= {None, _MERE_FOLDER} and path in self.folders
+
+    def difference(self, path: str, kind: str) -> Document:
+        """Return what is told of a node."""
+        own = self.shared.regions[0].own(path)
+        return Document(path=path, kind=kind, **({} if own == path else {"own_path": own}))
 
     def _page(
         self, service: ServiceName, after: str | None, up_to: str | None = None
     ) -> Operation[tuple[Digests, str | None]]:
         """Return what is taken of a page, and its last path where it is not the last page."""
-        url = with_query(f"/digests{quoted(self.path)}", after=after, up_to=up_to, limit=_PAGE)
+        regions = self.shared.regions[:1] if service == "subscriber" else self.shared.regions[1:]
+        region = regions[0] if regions else EVERYTHING.regions[0]
+        top, *bounds = (one and region.own(one) for one in (self.shared.top, after, up_to))
+        asked = {"after": bounds[0], "up_to": bounds[1], "without": self.without or None}
+        url = with_query(f"/digests{quoted(top or ROOT)}", **asked, limit=_PAGE)
         page = yield from requested(Request("GET", url, service))
-        found = {one["path"]: one["digest"] for one in page["nodes"]}
-        for path_filter in self.filters:
-            found = {one: said for one, said in found.items() if path_filter.holds(one)}
-        return found, page["nodes"][-1]["path"] if page["next"] else None
+        found = {region.theirs(one["path"]): one["digest"] for one in page["nodes"]}
+        taken = {one: said for one, said in found.items() if self.shared.holds(one)}
+        return taken, next(reversed(found)) if page["next"] else None
 
 
 def _confirmed(
@@ -231,7 +250,7 @@ def _confirmed(
         if author.get(one) != first.get(one) or under_way.touches(one):
             changing += 1
         else:
-            found.append(Document(path=one, kind=_kind(one, author, there)))
+            found.append(sides.difference(one, _kind(one, author, there)))
     return found, changing
 
 

@@ -1,5 +1,6 @@
 """Queues, subscribers, and what subscribers gave up on."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,6 +18,7 @@ from packhorse.client.exchange import (
     segment,
     with_query,
 )
+from packhorse.packages.path_filter import PathFilter
 
 _PAGE = 1_000
 
@@ -138,3 +140,13 @@ def _meant(offsets: tuple[int, ...], reason: str | None) -> dict[str, Any]:
     if not offsets and not reason:
         raise Misused("name offsets, or a part of the reason")
     return given(offsets=list(offsets) or None, reason=reason)
+
+
+def filter_of(subscriber: Mapping[str, Any]) -> PathFilter:
+    """Return the filter of a subscriber as a publisher tells of it, also one of an old release."""
+    return PathFilter(
+        tuple(subscriber.get("include", ())),
+        tuple(subscriber.get("exclude", ())),
+        tuple(subscriber.get("map_paths", {}).items()),
+        tuple(subscriber.get("exclude_properties", ())),
+    )

@@ -24,19 +24,21 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!packhorse/wire/v1/discovery.proto\x12\x11packhorse.wire.v1\"\xe2\x01\n\x10\x44iscoveryMessage\x12\x1b\n\x13subscriber_instance\x18\x01 \x01(\t\x12\x12\n\nsubscriber\x18\x02 \x01(\t\x12\x32\n\x06states\x18\x03 \x03(\x0b\x32\".packhorse.wire.v1.SubscriberState\x12\x41\n\rconfiguration\x18\x04 \x01(\x0b\x32*.packhorse.wire.v1.SubscriberConfiguration\x12\x10\n\x08\x65ndpoint\x18\x05 \x01(\t\x12\x14\n\x0c\x61nnounced_ms\x18\x06 \x01(\x03\"\xc2\x02\n\x0fSubscriberState\x12\x17\n\x0fpublisher_agent\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0f\n\x07retries\x18\x03 \x01(\x05\x12\x33\n\x05state\x18\x04 \x01(\x0e\x32$.packhorse.wire.v1.SubscriptionState\x12\x12\n\nlast_error\x18\x05 \x01(\t\x12\x17\n\x0fnext_attempt_ms\x18\x06 \x01(\x03\x12\x18\n\x10\x62locked_since_ms\x18\x07 \x01(\x03\x12\x12\n\njournal_id\x18\x08 \x01(\t\x12\r\n\x05\x65poch\x18\t \x01(\x03\x12\x16\n\x0esettled_offset\x18\n \x01(\x03\x12\x16\n\x0estarted_offset\x18\x0b \x01(\x03\x12\x12\n\npackage_id\x18\x0c \x01(\t\x12\x12\n\nincomplete\x18\r \x01(\x08\"b\n\x17SubscriberConfiguration\x12\x10\n\x08\x65\x64itable\x18\x01 \x01(\x08\x12\x13\n\x0bmax_retries\x18\x02 \x01(\x05\x12\x0f\n\x07include\x18\x03 \x03(\t\x12\x0f\n\x07\x65xclude\x18\x04 \x03(\t*\xc8\x01\n\x11SubscriptionState\x12\x0b\n\x07RUNNING\x10\x00\x12\x08\n\x04IDLE\x10\x01\x12\x0b\n\x07\x42LOCKED\x10\x02\x12\x07\n\x03GAP\x10\x03\x12\x14\n\x10JOURNAL_MISMATCH\x10\x04\x12\x15\n\x11WAITING_FOR_LEASE\x10\x05\x12\n\n\x06PAUSED\x10\x06\x12\x0b\n\x07STOPPED\x10\x07\x12\x1a\n\x16WAITING_FOR_SUBSCRIBER\x10\x08\x12\x17\n\x13WAITING_FOR_JOURNAL\x10\n\x12\x0b\n\x07LOADING\x10\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!packhorse/wire/v1/discovery.proto\x12\x11packhorse.wire.v1\"\xe2\x01\n\x10\x44iscoveryMessage\x12\x1b\n\x13subscriber_instance\x18\x01 \x01(\t\x12\x12\n\nsubscriber\x18\x02 \x01(\t\x12\x32\n\x06states\x18\x03 \x03(\x0b\x32\".packhorse.wire.v1.SubscriberState\x12\x41\n\rconfiguration\x18\x04 \x01(\x0b\x32*.packhorse.wire.v1.SubscriberConfiguration\x12\x10\n\x08\x65ndpoint\x18\x05 \x01(\t\x12\x14\n\x0c\x61nnounced_ms\x18\x06 \x01(\x03\"\xc2\x02\n\x0fSubscriberState\x12\x17\n\x0fpublisher_agent\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0f\n\x07retries\x18\x03 \x01(\x05\x12\x33\n\x05state\x18\x04 \x01(\x0e\x32$.packhorse.wire.v1.SubscriptionState\x12\x12\n\nlast_error\x18\x05 \x01(\t\x12\x17\n\x0fnext_attempt_ms\x18\x06 \x01(\x03\x12\x18\n\x10\x62locked_since_ms\x18\x07 \x01(\x03\x12\x12\n\njournal_id\x18\x08 \x01(\t\x12\r\n\x05\x65poch\x18\t \x01(\x03\x12\x16\n\x0esettled_offset\x18\n \x01(\x03\x12\x16\n\x0estarted_offset\x18\x0b \x01(\x03\x12\x12\n\npackage_id\x18\x0c \x01(\t\x12\x12\n\nincomplete\x18\r \x01(\x08\"\xb1\x01\n\x17SubscriberConfiguration\x12\x10\n\x08\x65\x64itable\x18\x01 \x01(\x08\x12\x13\n\x0bmax_retries\x18\x02 \x01(\x05\x12\x0f\n\x07include\x18\x03 \x03(\t\x12\x0f\n\x07\x65xclude\x18\x04 \x03(\t\x12\x31\n\tmap_paths\x18\x05 \x03(\x0b\x32\x1e.packhorse.wire.v1.PathMapping\x12\x1a\n\x12\x65xclude_properties\x18\x06 \x03(\t\"-\n\x0bPathMapping\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x0e\n\x06target\x18\x02 \x01(\t*\xc8\x01\n\x11SubscriptionState\x12\x0b\n\x07RUNNING\x10\x00\x12\x08\n\x04IDLE\x10\x01\x12\x0b\n\x07\x42LOCKED\x10\x02\x12\x07\n\x03GAP\x10\x03\x12\x14\n\x10JOURNAL_MISMATCH\x10\x04\x12\x15\n\x11WAITING_FOR_LEASE\x10\x05\x12\n\n\x06PAUSED\x10\x06\x12\x0b\n\x07STOPPED\x10\x07\x12\x1a\n\x16WAITING_FOR_SUBSCRIBER\x10\x08\x12\x17\n\x13WAITING_FOR_JOURNAL\x10\n\x12\x0b\n\x07LOADING\x10\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'packhorse.wire.v1.discovery_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SUBSCRIPTIONSTATE']._serialized_start=711
-  _globals['_SUBSCRIPTIONSTATE']._serialized_end=911
+  _globals['_SUBSCRIPTIONSTATE']._serialized_start=838
+  _globals['_SUBSCRIPTIONSTATE']._serialized_end=1038
   _globals['_DISCOVERYMESSAGE']._serialized_start=57
   _globals['_DISCOVERYMESSAGE']._serialized_end=283
   _globals['_SUBSCRIBERSTATE']._serialized_start=286
   _globals['_SUBSCRIBERSTATE']._serialized_end=608
-  _globals['_SUBSCRIBERCONFIGURATION']._serialized_start=610
-  _globals['_SUBSCRIBERCONFIGURATION']._serialized_end=708
+  _globals['_SUBSCRIBERCONFIGURATION']._serialized_start=611
+  _globals['_SUBSCRIBERCONFIGURATION']._serialized_end=788
+  _globals['_PATHMAPPING']._serialized_start=790
+  _globals['_PATHMAPPING']._serialized_end=835
 # @@protoc_insertion_point(module_scope)

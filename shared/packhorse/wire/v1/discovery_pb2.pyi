@@ -168,6 +168,8 @@ class SubscriberConfiguration(_message.Message):
     MAX_RETRIES_FIELD_NUMBER: _builtins.int
     INCLUDE_FIELD_NUMBER: _builtins.int
     EXCLUDE_FIELD_NUMBER: _builtins.int
+    MAP_PATHS_FIELD_NUMBER: _builtins.int
+    EXCLUDE_PROPERTIES_FIELD_NUMBER: _builtins.int
     editable: _builtins.bool
     max_retries: _builtins.int
     """-1: unlimited"""
@@ -179,6 +181,12 @@ class SubscriberConfiguration(_message.Message):
     def exclude(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """paths that it leaves out"""
 
+    @_builtins.property
+    def map_paths(self) -> _containers.RepeatedCompositeFieldContainer[Global___PathMapping]: ...
+    @_builtins.property
+    def exclude_properties(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """names, or beginnings of names with a *"""
+
     def __init__(
         self,
         *,
@@ -186,11 +194,38 @@ class SubscriberConfiguration(_message.Message):
         max_retries: _builtins.int = ...,
         include: _abc.Iterable[_builtins.str] | None = ...,
         exclude: _abc.Iterable[_builtins.str] | None = ...,
+        map_paths: _abc.Iterable[Global___PathMapping] | None = ...,
+        exclude_properties: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["editable", b"editable", "exclude", b"exclude", "include", b"include", "max_retries", b"max_retries"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["editable", b"editable", "exclude", b"exclude", "exclude_properties", b"exclude_properties", "include", b"include", "map_paths", b"map_paths", "max_retries", b"max_retries"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SubscriberConfiguration: _TypeAlias = SubscriberConfiguration  # noqa: Y015
+
+@_typing.final
+class PathMapping(_message.Message):
+    """What lies at and below a path of the author, and of no longer one that is mapped."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
+    source: _builtins.str
+    target: _builtins.str
+    """the subscriber's own path"""
+    def __init__(
+        self,
+        *,
+        source: _builtins.str = ...,
+        target: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["source", b"source", "target", b"target"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PathMapping: _TypeAlias = PathMapping  # noqa: Y015
