@@ -15,6 +15,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -40,6 +41,8 @@ from packhorse_services.publisher.http import command_routes, queue_routes
 from packhorse_services.publisher.queues.cache.queue_cache import QueueCache, QueueLength
 from packhorse_services.publisher.queues.cache.queue_feed import QueueFeed
 from packhorse_services.publisher.queues.error_counts import ErrorCounts
+from packhorse_services.publisher.queues.history.answering import QueueLag, QueueLags
+from packhorse_services.publisher.queues.history.sample_rows import HistoryWindow
 from packhorse_services.publisher.queues.queue import Queues
 from packhorse_services.publisher.queues.subscribers import Subscribers
 
@@ -156,6 +159,25 @@ CURSOR = "bzUw"
 """Behind offset 50."""
 
 
+class Histories:
+    """Lags of the last hour as a publisher has them, no two the same."""
+
+    def __init__(self, subscribers: int) -> None:
+        self._queues = [
+            QueueLag(
+                subscriber=f"s{number}",
+                lag_seconds=[(number * 37 + point * 101) % 997 for point in range(30)],
+                rate=number,
+            )
+            for number in range(subscribers)
+        ]
+
+    async def all(self, window: HistoryWindow) -> QueueLags:
+        step = window.step * 60
+        since = datetime.now(UTC)
+        return QueueLags(agent=AGENT, since=since, step_seconds=step, queues=self._queues)
+
+
 def application(cache: QueueCache, count: int) -> Any:
     journal = open_journal(f"memory://bench-{count}", client_name="bench")
     journal.create_topics([TopicSpec("p")])
@@ -171,7 +193,9 @@ def application(cache: QueueCache, count: int) -> Any:
     for routes in (queue_routes, command_routes):
         app.include_router(routes.router)
     commands = CommandIssuer(None, journal, "p", queues, None)  # type: ignore[arg-type]
-    app.state.publisher = SimpleNamespace(queues=queues, agent=AGENT, commands=commands)
+    app.state.publisher = SimpleNamespace(
+        queues=queues, agent=AGENT, commands=commands, histories=Histories(count)
+    )
     return app
 
 

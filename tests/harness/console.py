@@ -67,6 +67,19 @@ def blocked(subscriber: str, length: int = 2, **more: Any) -> dict[str, Any]:
     return queue(subscriber, "BLOCKED", length, **{"reason": REASON, "head": head, **more})
 
 
+def lags(**of: list[float | None]) -> dict[str, Any]:
+    """Return how far behind subscribers were, as the publisher shows it."""
+    queues = [{"subscriber": name, "lag_seconds": line, "rate": 3.5} for name, line in of.items()]
+    return {"agent": "main", "since": AT, "step_seconds": 120, "queues": queues}
+
+
+def history(subscriber: str, lag: list[float | None], **more: Any) -> dict[str, Any]:
+    """Return how a queue was, as the publisher shows it."""
+    figures = {"lag_seconds": lag, "length": [3] * len(lag), "rate": [2.5] * len(lag)}
+    shown = {"agent": "main", "since": AT, "step_seconds": 60, "subscriber": subscriber}
+    return {**shown, **figures, **more}
+
+
 def clear_bound(up_to: int, packages: int, at_most: int | None = None) -> dict[str, int]:
     """Return what a clear would remove, as the publisher says it."""
     most = packages if at_most is None else at_most

@@ -21,7 +21,9 @@ from tests.harness.console import (
     distribution,
     dry_run,
     failure,
+    history,
     journal_record,
+    lags,
     queue,
     release,
 )
@@ -76,6 +78,17 @@ def written(site: ConsoleSite) -> None:
         blocked("sub2", 14),
         {**queue("archive", "STALE"), **away},
         queue("preview", "PAUSED", 1, errors=3),
+    )
+    rising: list[float | None] = [None, None, *(60.0 * minute for minute in range(28))]
+    sawtooth: list[float | None] = [30.0 * (minute % 7) for minute in range(30)]
+    site.publisher.answers["GET /queue-history"] = lags(
+        **{"web-1": [0.0] * 30, "web-2": sawtooth, "sub2": rising}
+    )
+    site.publisher.answers["GET /queues/sub2/history"] = history(
+        "sub2",
+        [None if 10 < minute < 14 else 1.5 * minute**2 for minute in range(60)],
+        length=[minute // 4 for minute in range(60)],
+        rate=[max(0.0, 40.0 - minute) for minute in range(60)],
     )
     site.publisher.answers["GET /queues/sub2/clear"] = clear_bound(42, 2)
     page = site.publisher.answers["GET /queues/sub2"]

@@ -14,7 +14,7 @@ from packhorse.runtime.places import Places
 from packhorse_services.console.audit_lines import RecentAudit
 from packhorse_services.console.provider import IdentityProvider, ProviderSettings
 from packhorse_services.console.settings import Settings
-from packhorse_services.console.upstream import Services
+from packhorse_services.console.upstream import Remembered, Services
 
 Kind = Literal["jobs", "topology", "pipeline"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -47,6 +47,7 @@ class ConsoleParts:
     programs: Mapping[Kind, Services]
     provider: IdentityProvider | None
     audit: RecentAudit
+    remembered: Remembered
 
 
 def assemble(settings: Settings) -> ConsoleParts:
@@ -65,6 +66,7 @@ def assemble(settings: Settings) -> ConsoleParts:
         _programs(settings),
         _provider(settings) if settings.oidc_client_id else None,
         RecentAudit(),
+        Remembered(),
     )
 
 

@@ -4,9 +4,10 @@ So a page shows and does what its visitor could do with the command line, and no
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from packhorse.client.addresses import Addresses
@@ -19,6 +20,7 @@ T = TypeVar("T")
 
 _AT_A_TIME = 8
 """Requests that one page has under way."""
+_KEPT_S, _MOST_KEPT = 30.0, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,30 @@ class Services:
         """Close the connections."""
         for client in self._clients.values():
             await client.close()
+
+
+class Remembered:
+    """What services say of the past, kept for half a minute for all visitors.
+
+    Ask only for a visitor whom the service has just shown the present, by the same right.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[object, ...], tuple[float, Any]] = {}
+
+    async def get(self, key: tuple[object, ...], ask: Callable[[], Awaitable[T]]) -> T | None:
+        """Return what is kept, or what is answered; None where a service has no answer."""
+        until, known = self._kept.get(key, (0.0, None))
+        if until <= time.monotonic():
+            try:
+                known = await ask()
+            except ClientError:
+                known = None
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            self._kept[key] = time.monotonic() + _KEPT_S, known
+        found: T | None = known
+        return found
 
 
 def cursor_of(url: str | None) -> str:

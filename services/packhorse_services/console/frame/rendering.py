@@ -67,6 +67,11 @@ def _size(count: int) -> str:
     return f"{count} B"
 
 
+def _figure(value: float) -> str:
+    """Return a mean: with a decimal where it is small."""
+    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
+
+
 def _short(moment: str | None) -> str:
     """Return a moment as it is shown until the script says how long ago it was."""
     found = _parsed(moment)
@@ -121,6 +126,7 @@ def _shown_json(value: Any) -> str:
 
 PAGES.templates.filters.update(
     duration=_duration,
+    figure=_figure,
     size=_size,
     short=_short,
     exact=_exact,

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Request, Response
 from starlette.responses import RedirectResponse
@@ -19,6 +19,8 @@ from packhorse.runtime.pages.session import (
 )
 from packhorse_services.console.frame.rendering import PAGES, address
 from packhorse_services.console.parts import KINDS, Kind, of
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,15 @@ class Visit:
     def publisher(self, agent: str) -> AsyncClient:
         """Return a client that asks with the visitor's own token."""
         return of(self.request).publishers.client(agent, token_of(self.request))
+
+    async def remembered(
+        self, key: tuple[object, ...], ask: Callable[[], Awaitable[T]]
+    ) -> T | None:
+        """Return what a service says of the past, which is asked for once for all visitors.
+
+        Only behind an answer to the visitor's own token that shows the present.
+        """
+        return await of(self.request).remembered.get(key, ask)
 
     def publisher_url(self, agent: str) -> str:
         """Return the address that the console asks, as the commands on a page name it."""

@@ -1,6 +1,6 @@
 """The first page: every queue, what stands still first, with the reason and what to do."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from packhorse.client.exchange import Document
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.validation import StrictRoute
+from packhorse_services.console.frame.charts import Trend, trends
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.states import URGENT, Look, look_of
 from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit
@@ -16,7 +17,7 @@ from packhorse_services.console.upstream import Answered, each
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
-_MOST_ROWS = 300
+_MOST_ROWS = 250
 """A page of more is slow, and nobody reads it; the filter narrows it down."""
 
 _Text = Annotated[str, Query(max_length=200)]
@@ -46,6 +47,7 @@ class Row:
     agent: str
     queue: Document
     look: Look
+    trend: Trend | None
 
     @property
     def order(self) -> tuple[int, int, str]:
@@ -86,11 +88,13 @@ async def show_overview_content(visit: PartVisit, requested: Filter) -> Response
 async def _overview(visit: Visit, requested: OverviewFilter) -> Overview:
     agents = visit.agents
     answers = await each(agents, lambda agent: visit.publisher(agent).queues())
-    known = [
-        Row(answer.name, queue, look_of(queue["state"]))
-        for answer in answers
-        for queue in answer.value or ()
-    ]
+    known: list[Row] = []
+    for answer in answers:
+        lines = await _trends(visit, answer.name) if answer.value else {}
+        known += [
+            Row(answer.name, queue, look_of(queue["state"]), lines.get(queue["subscriber"]))
+            for queue in answer.value or ()
+        ]
     rows = sorted(
         (row for row in known if requested.takes(row.agent, row.queue)), key=lambda row: row.order
     )
@@ -109,6 +113,15 @@ async def _overview(visit: Visit, requested: OverviewFilter) -> Overview:
             if (url := visit.publisher_url(agent))
         ],
     )
+
+
+async def _trends(visit: Visit, agent: str) -> Mapping[str, Trend]:
+    """Return the lines of an agent's subscribers; it has just shown their queues."""
+
+    async def drawn() -> Mapping[str, Trend]:
+        return trends(await visit.publisher(agent).get("/queue-history"))
+
+    return await visit.remembered(("trends", agent), drawn) or {}
 
 
 def _counted(rows: Sequence[Row]) -> list[tuple[str, int]]:

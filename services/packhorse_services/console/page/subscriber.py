@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
+from packhorse.client.calls.queues import points_of
 from packhorse.client.errors import NotFound
 from packhorse.client.exchange import Document, segment
 from packhorse.runtime import audit
@@ -12,6 +13,7 @@ from packhorse.runtime.auth import TokenScope
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import Form
 from packhorse.runtime.validation import StrictRoute
+from packhorse_services.console.frame.charts import charts
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.states import look_of
 from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit, acting, back_to
@@ -19,7 +21,7 @@ from packhorse_services.console.upstream import each
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
-_COMMANDS = 20
+_COMMANDS, _POINTS = 20, 60
 _LARGEST = 2**63 - 1
 _Name = Annotated[str, Query(min_length=1, max_length=200)]
 _Word = Annotated[str, Query(max_length=20)]
@@ -35,11 +37,12 @@ _DONE = {
 
 @dataclass(frozen=True)
 class SubscriberAddress:
-    """Whose page it is; `to` is the offset that a reset is asked for."""
+    """Whose page it is, with a history of so many hours; `to`: where a reset is to go on."""
 
     agent: _Name
     subscriber: _Name
     to: _Word = ""
+    hours: Annotated[int, Query(ge=1, le=24)] = 1
 
 
 Address = Annotated[SubscriberAddress, Depends()]
@@ -121,7 +124,13 @@ async def _shown(visit: Visit, requested: SubscriberAddress) -> dict[str, Any]:
     one = await client.subscriber(name)
     others = await each([agent for agent in visit.agents if agent != requested.agent], ask)
     commands = await client.commands(subscriber=name, limit=_COMMANDS)
+    past = await visit.remembered(
+        ("queue", requested.agent, name, requested.hours),
+        lambda: client.queue_history(name, hours=requested.hours, points=_POINTS),
+    )
     return {
+        "charts": charts(past) if past else [],
+        "points": points_of(past)[::-1] if past else [],
         "one": one,
         "look": look_of(one["state"]),
         "others": [other for other in others if other.value or other.error],
@@ -137,6 +146,11 @@ def _same(visit: Visit, requested: SubscriberAddress) -> list[Same]:
     reset_to = 0 if to is None else to
     return [
         same("This page", ["get", "subscribers", "--server", url], curl(root)),
+        same(
+            "Its history",
+            ["get", "queue-history", "--hours", requested.hours, "--server", url, "--", name],
+            curl(f"{url}/queues/{segment(name)}/history?hours={requested.hours}"),
+        ),
         same(
             "Stop", ["stop", "subscriber", "--server", url, "--", name], curl(f"{root}/stop", "PUT")
         ),
