@@ -13,6 +13,7 @@ from xdist.scheduler import LoadFileScheduling, Scheduling
 
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.harness import proofs
+from tests.harness.depth import examples
 from tests.harness.kafka.broker import RunningKafka, running_kafka
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.s3 import ACCESS_KEY, SECRET_KEY, S3Server, running_s3
@@ -31,7 +32,10 @@ def pytest_configure() -> None:
     os.environ["PACKHORSE_PORTS"] = f"{first}-{first + each - 1}"
     # How fast examples are made says how busy the machine is, not whether the product is right.
     settings.register_profile(
-        "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+        "untimed",
+        max_examples=examples(100),
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
     )
     settings.load_profile("untimed")
 

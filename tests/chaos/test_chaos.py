@@ -29,7 +29,7 @@ from tests.harness.postgres import Databases, running_postgres
 from tests.harness.processes import Program, Programs, running_programs
 from tests.harness.waiting import eventually
 
-PACKAGES = int(os.environ.get("TEST_CHAOS_PACKAGES", "1200"))
+PACKAGES = int(os.environ.get("TEST_CHAOS_PACKAGES", "800"))
 SEED = int(os.environ.get("TEST_CHAOS_SEED", "1"))
 SETTLED_S = 180.0
 FAULT_EVERY_S = 4.0

@@ -26,7 +26,7 @@ from tests.harness.noise import noise
 from tests.harness.postgres import Databases
 from tests.harness.subscriber import content_of, rows_of
 
-STRIDE = int(os.environ.get("TEST_CRASH_STRIDE", "13"))
+STRIDE = int(os.environ.get("TEST_CRASH_STRIDE", "31"))
 MOST_POINTS = 4000
 """Ten times what a subject sends that has to wait for nobody."""
 

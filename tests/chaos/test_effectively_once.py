@@ -30,7 +30,7 @@ from tests.harness.fold import packages
 from tests.harness.postgres import Databases
 from tests.harness.processes import Program, running_programs
 
-REQUESTS = int(os.environ.get("TEST_CHAOS_REQUESTS", "1000"))
+REQUESTS = int(os.environ.get("TEST_CHAOS_REQUESTS", "600"))
 SEED = int(os.environ.get("TEST_CHAOS_SEED", "1"))
 SOURCES = 8
 KILL_EVERY_S = 3.0

@@ -21,6 +21,7 @@ from packhorse.packages import apply as applying
 from packhorse.packages.apply import apply
 from packhorse.packages.limits import PackageRefused
 from packhorse.wire.messages import Action, PackageMessage
+from tests.harness.depth import examples
 from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.fold import fold
 from tests.harness.parts import cut, part_of_subtree
@@ -37,7 +38,9 @@ trees = st.sets(below, max_size=12).map(
     lambda paths: {DEEP, *paths, *(above for path in paths for above in ancestors_of(path)[1:])}
 )
 on_postgres = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 

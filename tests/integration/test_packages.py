@@ -23,6 +23,7 @@ from packhorse.packages.body import pack
 from packhorse.packages.build import PathMissing, PathRefused, export
 from packhorse.packages.limits import PackageRefused
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
+from tests.harness.depth import examples
 from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.fold import fold
 from tests.harness.postgres import Databases
@@ -257,7 +258,9 @@ step = st.one_of(
 
 @given(groups=st.lists(st.lists(step, min_size=1, max_size=8), min_size=1, max_size=4))
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_r8_packages_in_any_grouping_are_the_fold(
     database_url: str, blobs: BlobStore, groups: list[list[tuple[str, list[str]]]]

@@ -13,19 +13,20 @@ from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
 from packhorse_services.publisher.queues.cache.queue_feed import QueueFeed
 from packhorse_services.publisher.queues.cache.scanning import QueuePage
 from packhorse_services.publisher.queues.queue import Queues
+from tests.harness.depth import examples
 from tests.harness.journals import JournalBackend, KafkaBackend, MemoryBackend, SqlBackend
 from tests.harness.kafka.broker import RunningKafka
 from tests.harness.queue_model import QueueMachine
 
 
-def play(on: JournalBackend, examples: int, steps: int = 20, **options: Any) -> None:
+def play(on: JournalBackend, count: int, steps: int = 20, **options: Any) -> None:
     class Machine(QueueMachine):
         backend = on
 
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=examples,
+            max_examples=count,
             stateful_step_count=steps,
             deadline=None,
             suppress_health_check=list(HealthCheck),
@@ -35,16 +36,16 @@ def play(on: JournalBackend, examples: int, steps: int = 20, **options: Any) -> 
 
 
 def test_r15_r17_queues_agree_with_lists_on_memory() -> None:
-    play(MemoryBackend(), 60)
+    play(MemoryBackend(), examples(60))
 
 
 def test_r15_r17_queues_agree_with_lists_on_sql(database_url: str) -> None:
-    play(SqlBackend(database_url, SegmentLimits(records=8)), 30)
+    play(SqlBackend(database_url, SegmentLimits(records=8)), examples(30))
 
 
 @pytest.mark.kafka
 def test_r15_r17_queues_agree_with_lists_on_kafka(kafka: RunningKafka) -> None:
-    play(KafkaBackend(kafka.url), 12)
+    play(KafkaBackend(kafka.url), examples(12))
 
 
 def _one_more(self: QueueCache, gone: int) -> None:

@@ -23,6 +23,7 @@ from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import CommandState, DesiredState, Status
 from packhorse_services.subscriber.importing.context import GroupLimits
 from tests.harness.commands import following
+from tests.harness.depth import examples
 from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.fold import fold
 from tests.harness.subscriber import Worker, content_in
@@ -269,7 +270,7 @@ def test_r19_r25_a_subscription_applies_as_the_model_says(database_url: str) -> 
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=20,
+            max_examples=examples(30),
             stateful_step_count=20,
             deadline=None,
             suppress_health_check=list(HealthCheck),

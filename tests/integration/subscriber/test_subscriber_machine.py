@@ -31,6 +31,7 @@ from packhorse.wire.package_codec import PACKAGE_ID_HEADER, decode_entry
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from packhorse_services.subscriber.importing.context import GroupLimits
 from packhorse_services.subscriber.importing.importer import Importer
+from tests.harness.depth import examples
 from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.fold import MERE_FOLDER, as_authored, filtered, fold
 from tests.harness.subscriber import Worker, content_in
@@ -291,7 +292,7 @@ def test_r8_r9_r10_r19_r27_a_subscription_does_what_the_model_says(database_url:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=20,
+            max_examples=examples(30),
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=list(HealthCheck),

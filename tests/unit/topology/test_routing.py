@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from packhorse.topology.announcement_schema import MAX_PATH
 from packhorse.topology.announcements import Announcement, Route
 from packhorse.topology.routing import Chooser, Heard, best_routes, reported_on
+from tests.harness.depth import examples
 from tests.harness.topology.clusters import cluster
 from tests.harness.topology.path_network import Network, credulous
 
@@ -22,7 +23,7 @@ def networks(draw: st.DrawFn) -> Network:
     return Network(size, draw(st.lists(st.tuples(ends, ends), max_size=12)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(networks(), st.data())
 def test_any_shape_converges_to_the_truth_again_and_again(
     network: Network, data: st.DataObject
