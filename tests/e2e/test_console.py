@@ -186,3 +186,19 @@ def test_a_subscriber_that_runs_is_stopped_before_it_is_reset(
         expect(reset).to_contain_text("applied")
         page.get_by_role("button", name="Resume").click()
         until_idle(page)
+
+
+def test_a_binary_of_a_subscriber_is_kept_as_a_file(
+    browser: Browser, running: Site, console: Program
+) -> None:
+    content = bytes(range(256)) * 20_000  # in two parts
+    binary = running.put_binary(content)
+    running.put("/console/picture.png", binaries={"data": binary})
+    running.distribute_everywhere("/console/picture.png")
+    with signed_in(browser, running, console) as opened:
+        page = opened.page
+        page.goto(f"{console.url}/pages/content?path=/console/picture.png&at=sub1")
+        with page.expect_download() as started:
+            page.locator("[data-binary=data]").get_by_role("link").click()
+        assert started.value.suggested_filename == "picture.png"
+        assert started.value.path().read_bytes() == content

@@ -64,6 +64,8 @@ def announced(subscriber: str, state: str = "IDLE", **more: Any) -> dict[str, An
 class WrittenPublisher:
     """`answers` are by method and path; a pair says the status too, bytes are a stream of events.
 
+    A triple says headers as well.
+
     `requested` is what came; `meanwhile` happens once, before the next answer.
     """
 
@@ -112,7 +114,7 @@ def written_publisher() -> Iterator[WrittenPublisher]:
             if written.meanwhile:
                 written.meanwhile.pop()()
             found = written.answers.get(f"{self.command} {urlsplit(self.path).path}")
-            status, document = found if isinstance(found, tuple) else (200, found)
+            status, document, *more = found if isinstance(found, tuple) else (200, found)
             if found is None:
                 status, document = 404, {"type": "/problems/x", "title": "none", "status": 404}
             content = document if isinstance(document, bytes) else json.dumps(document).encode()
@@ -120,6 +122,8 @@ def written_publisher() -> Iterator[WrittenPublisher]:
             self.send_header("Content-Length", str(len(content)))
             if isinstance(document, bytes):
                 self.send_header("Content-Type", "text/event-stream")
+            for name, value in (more[0] if more else {}).items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(content)
 

@@ -25,6 +25,8 @@ PROVIDER_PAGE, PROVIDER_DONE = "sign-in/provider", "sign-in/provider/done"
 """Pages that lead to the identity provider, and back."""
 _COMPARISONS = 4
 """Comparisons under way, one of a caller; each asks for up to 8 pages of digests at a time."""
+_DOWNLOADS = 8
+"""Binaries that are on their way, two of a caller; each takes 4 MiB of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class ConsoleParts:
     cleanup: Services
     compared: Services
     comparisons: Places
+    downloads: Places
     streams: Streams
     programs: Mapping[Kind, Services]
     provider: IdentityProvider | None
@@ -62,6 +65,7 @@ def assemble(settings: Settings) -> ConsoleParts:
         Services("cleanup", cleanup, settings.upstream_timeout_s),
         Services("publisher", settings.publisher_urls, settings.upstream_timeout_s),
         Places("comparisons", _COMPARISONS, 1),
+        Places("downloads", _DOWNLOADS, 2),
         Streams(CONSOLE_EVENT_STREAMS, _STREAMS),
         _programs(settings),
         _provider(settings) if settings.oidc_client_id else None,

@@ -128,5 +128,6 @@ def _same(visit: Visit, requested: ContentAddress) -> list[Same]:
     words = ["--server", url, "content", "export", requested.path, "exported.zip"]
     return [
         Same("The node", "", curl(f"{url}/content{path}")),
+        Same("A binary, by its name", "", curl(f"{url}/binaries{path}?name=data")),
         same("Files at and below it", words, curl(f"{url}/subtrees{path}")),
     ]
