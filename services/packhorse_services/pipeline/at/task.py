@@ -11,9 +11,9 @@ from packhorse.blobs.open import open_blobs
 from packhorse.content.node import check_path
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.snapshots.store import all_of
+from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.history.content import Choice, content_at
-from packhorse_services.pipeline.history.events import kept
 from packhorse_services.pipeline.history.target import HistoryTarget, target
 from packhorse_services.pipeline.storage.location import Location
 

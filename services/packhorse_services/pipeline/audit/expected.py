@@ -13,12 +13,13 @@ from packhorse.blobs.open import open_blobs
 from packhorse.snapshots.snapshot import left_out
 from packhorse_services.pipeline.audit.joining import SubscriberStart, joining
 from packhorse_services.pipeline.audit.subscriber_state import Situation
+from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.bases import AddedSubscription, Start
 from packhorse_services.pipeline.history.beginning import BaseRules, Beginning, beginning, named_for
 from packhorse_services.pipeline.history.content import ContentHistory, base_writes
 from packhorse_services.pipeline.history.decoding import CLEAR
-from packhorse_services.pipeline.history.events import kept, package_events
+from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import fold
 from packhorse_services.pipeline.history.packages import Packages

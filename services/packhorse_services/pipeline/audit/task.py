@@ -36,14 +36,16 @@ from packhorse_services.pipeline.audit.repository import Repository, range_start
 from packhorse_services.pipeline.audit.subscriber_state import Situation, read_situation
 from packhorse_services.pipeline.engine.databases import export_snapshot, reading
 from packhorse_services.pipeline.engine.exit_codes import as_typed
+from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.history.content import ContentHistory
 from packhorse_services.pipeline.history.decoding import CLEAR
-from packhorse_services.pipeline.history.events import kept, package_events
+from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import MERE_FOLDER, fold
 from packhorse_services.pipeline.storage import columns
 from packhorse_services.pipeline.storage import columns as c
+from packhorse_services.pipeline.storage.delta import prepare
 from packhorse_services.pipeline.storage.location import Location
 
 FINDINGS = t.StructType(
@@ -76,10 +78,13 @@ class Audit:
     top: str = ROOT
     limit: int = 100
 
+    @property
+    def _table(self) -> str:
+        return f"audit/{self.run}"
+
     def all(self, databases: Mapping[str, str]) -> list[Audited]:
         """Audit each subscriber; the table is there afterwards, also when nothing was found."""
-        with translated("audit"):
-            self._save(self.spark.createDataFrame([], FINDINGS))
+        prepare(self.location, {self._table: FINDINGS})
         return [self.one(name, url) for name, url in sorted(databases.items())]
 
     def one(self, subscriber: str, database_url: str) -> Audited:
@@ -141,7 +146,7 @@ class Audit:
         )
 
     def _save(self, findings: DataFrame) -> None:
-        path = self.location.spark_path(f"audit/{self.run}")
+        path = self.location.spark_path(self._table)
         columns.require(findings, FINDINGS, "audit").write.format("delta").mode("append").save(path)
 
 

@@ -107,6 +107,8 @@ def _base(
     unknown: int,
 ) -> ContentSnapshot | None:
     """Return the first of `snapshots` that is a base, and not below what is `unknown`."""
+    if not snapshots:
+        return None
     begun = began(_first(records), snapshots, target.journal_id)
     last = target.offset if rules.below is None else min(rules.below, target.offset)
     start, added = rules.start, rules.added

@@ -15,9 +15,10 @@ from packhorse.content.node import ROOT, Node, is_within
 from packhorse.content.rows import parse_binaries
 from packhorse.snapshots.parts import read_part
 from packhorse.snapshots.snapshot import ContentSnapshot, left_out
+from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.history.beginning import BaseRules, Beginning, beginning
 from packhorse_services.pipeline.history.decoding import binaries_text
-from packhorse_services.pipeline.history.events import kept, package_events
+from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts, characters_of
 from packhorse_services.pipeline.history.fold import fold, hash_of
 from packhorse_services.pipeline.history.read import (

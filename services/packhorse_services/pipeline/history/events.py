@@ -4,10 +4,8 @@ An event of a write has no texts: what is decided needs paths and numbers alone.
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 
 import pyarrow as pa
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
@@ -68,16 +66,6 @@ def package_events(spark: SparkSession, packages: Packages, within: str = ROOT) 
 
     tasks = max(1, min(len(shares), _MOST_TASKS))
     return spark.range(0, len(shares), 1, tasks).mapInArrow(decode, EVENTS)
-
-
-@contextmanager
-def kept(frame: DataFrame) -> Iterator[DataFrame]:
-    """Keep a frame that is read several times on the workers' disks while the block lasts."""
-    frame.persist(StorageLevel.DISK_ONLY)
-    try:
-        yield frame
-    finally:
-        frame.unpersist()
 
 
 def _decoded(packages: Packages, shares: Iterable[OffsetShare], within: str) -> Iterator[PathEvent]:

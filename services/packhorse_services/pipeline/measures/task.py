@@ -2,11 +2,12 @@
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.measures import announced, hourly, hours, outcomes
@@ -87,18 +88,21 @@ def _made(
 ) -> Iterator[dict[str, DataFrame]]:
     """Lend the tables in the order in which they are written, with more hours than are wanted.
 
-    What several of them are made of is kept meanwhile, on disk if need be.
+    What several of them are made of is kept meanwhile.
     """
     begin = f.timestamp_millis(f.lit(wanted.begin_ms))
     announcements = _from(sources.all(tables.ANNOUNCEMENTS), wanted)
-    rows = announced.subscription_rows(
-        announcements, announced.last_before(subscriptions, begin)
-    ).persist()
-    statuses, packages = _needed(sources, rows, wanted)
-    happened = outcomes.outcomes(rows, statuses, packages).persist()
-    failed = hourly.failures(happened, rows, packages).persist()
-    here = announced.subscription_hours(rows, day_of(f.col("hour"))).persist()
-    try:
+    before = announced.last_before(subscriptions, begin)
+    with ExitStack() as stack:
+
+        def keep(frame: DataFrame) -> DataFrame:
+            return stack.enter_context(kept(frame))
+
+        rows = keep(announced.subscription_rows(announcements, before))
+        statuses, packages = _needed(sources, rows, wanted)
+        happened = keep(outcomes.outcomes(rows, statuses, packages))
+        failed = keep(hourly.failures(happened, rows, packages))
+        here = keep(announced.subscription_hours(rows, day_of(f.col("hour"))))
         waiting = backlog(here, outcomes.facts(packages))
         blocked = announced.blocked_hours(rows)
         yield {
@@ -108,9 +112,6 @@ def _made(
             tables.DELIVERY: hourly.delivery(happened, failed, waiting, blocked),
             tables.SUBSCRIPTIONS: here,
         }
-    finally:
-        for kept in (rows, happened, failed, here):
-            kept.unpersist()
 
 
 def _from(rows: DataFrame, wanted: Hours) -> DataFrame:
