@@ -112,7 +112,8 @@ def written_records(site: ConsoleSite) -> None:
         **rows[1],
         "subscribers": [
             {**at, "subscriber": "web-1", "state": "IMPORTED"},
-            {**at, "subscriber": "sub2", "state": "RETRYING", "attempts": 2, "reason": "disk full"},
+            {**at, "subscriber": "sub2", "state": "RETRYING", "attempts": 2, "reason": "disk full"}
+            | {"since": AT},
             {**at, "subscriber": "preview", "state": "REMOVED_FAILED", "reason": "no such table"},
         ],
     }

@@ -40,12 +40,14 @@ def test_r18_an_import_is_not_shown_before_it_can_no_longer_be_a_failure(site: S
         await s.announce("sub1", 0, settled_offset=-1)
         found = await s.get(f"/distributions/{package_id}")
         assert (found["state"], found["subscribers"][0]["state"]) == ("QUEUED", "QUEUED")
-        s.status("sub1", 0, Status.REMOVED_FAILED, package_id=package_id, reason="late")
+        late = {"reason": "late", "decided_ms": 1_767_268_800_000}
+        s.status("sub1", 0, Status.REMOVED_FAILED, package_id=package_id, **late)
         await s.announce("sub1", 0)
         found = await s.get(f"/distributions/{package_id}")
         assert found["state"] == "PARTLY_DISTRIBUTED"
         [part] = found["subscribers"]
         assert (part["state"], part["reason"]) == ("REMOVED_FAILED", "late")
+        assert part["since"] == "2026-01-01T12:00:00Z"
 
     site.run(scenario)
 

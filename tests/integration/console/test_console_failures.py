@@ -18,6 +18,7 @@ from tests.harness.console import (
     failure,
     queue,
 )
+from tests.harness.written_publisher import AT
 
 FORM = {"filter": "", "count": "3", "typed": "redistribute 3"}
 ACTS = ["failures/redistribute", "failures/dismiss"]
@@ -195,6 +196,7 @@ def test_a_distribution_shows_each_subscriber_what_failed_first(site: ConsoleSit
     text = site.get("distribution?agent=main&number=d1").text
     assert text.index('data-subscriber="sub2"') < text.index('data-subscriber="sub1"')
     assert "the disk is full" in text
+    assert text.count("01 Jan 12:00:00") == 2, "when it was accepted, and since when it failed"
     assert site.get("distribution/content?agent=main&number=d1").status_code == 200
     assert site.get("distribution?agent=main&number=other").status_code == 404
 
@@ -205,7 +207,7 @@ def matrix(said: str = "the disk is full") -> dict[str, Any]:
         **distribution("d1"),
         "subscribers": [
             {**one, "subscriber": "sub1", "state": "IMPORTED"},
-            {**one, "subscriber": "sub2", "state": "REMOVED_FAILED", "reason": said},
+            {**one, "subscriber": "sub2", "state": "REMOVED_FAILED", "reason": said, "since": AT},
         ],
     }
 

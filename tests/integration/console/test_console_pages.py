@@ -17,7 +17,7 @@ from tests.harness.console import (
 from tests.harness.written_publisher import entry
 
 COMMAND = {"command_id": "c1", "state": "ISSUED", "subscriber": "sub1"}
-ACTS = ["retry", "pause", "resume"]
+ACTS = ["retry", "pause", "resume", "stop"]
 
 
 @pytest.fixture(scope="module")

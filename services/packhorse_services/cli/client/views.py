@@ -229,7 +229,7 @@ DISTRIBUTION = View(
         "ATTEMPTS": "attempts",
         "REASON": "reason",
     },
-    wide={"NEXT ATTEMPT": "next_attempt_at"},
+    wide={"NEXT ATTEMPT": "next_attempt_at", "SINCE": "since"},
     whole=DISTRIBUTIONS.columns,
 )
 

@@ -44,6 +44,7 @@ _DONE = {
     "retry": "It is asked to try the first package again at once.",
     "pause": "It is asked to pause; what it has begun it ends.",
     "resume": "It is asked to go on.",
+    "stop": "It is asked to stop; it imports nothing until it is resumed.",
     "clear": "It is asked to remove the packages.",
 }
 
@@ -149,14 +150,12 @@ def _same(visit: Visit, requested: QueueFilter) -> list[Same]:
             ["retry", "subscriber", *server, "--", name],
             curl(f"{of_subscriber}/retry", "POST", "{}"),
         ),
-        same(
-            "Pause",
-            ["pause", "subscriber", *server, "--", name],
-            curl(f"{of_subscriber}/pause", "PUT"),
-        ),
-        same(
-            "Resume",
-            ["resume", "subscriber", *server, "--", name],
-            curl(f"{of_subscriber}/resume", "PUT"),
+        *(
+            same(
+                verb.capitalize(),
+                [verb, "subscriber", *server, "--", name],
+                curl(f"{of_subscriber}/{verb}", "PUT"),
+            )
+            for verb in ("pause", "resume", "stop")
         ),
     ]

@@ -56,6 +56,8 @@ class DeliveryTo:
     attempts: int = 0
     reason: str = ""
     next_attempt_ms: int = 0
+    since_ms: int = 0
+    """When it was done with it otherwise than by importing it, or blocked by it; 0: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,15 +183,16 @@ class DeliveryStatusQuery:
         """Return what is recorded of the package, whatever the log's offsets mean by now."""
         rows = await connection.execute(
             """
-            SELECT subscriber, status, attempts, reason FROM bookkeeping.outcome
+            SELECT subscriber, status, attempts, reason,
+                (extract(epoch FROM decided_at) * 1000)::bigint FROM bookkeeping.outcome
             WHERE agent = %s AND log_offset = %s AND status <> 'IMPORTED'
             AND (package_id = %s OR (package_id = '' AND journal_id = %s))
             """,
             (self._queues.agent, offset, package_id, self._queues.feed.identity),
         )
         return {
-            name: DeliveryTo(name, _STATES[status], True, attempts, reason)
-            for name, status, attempts, reason in await rows.fetchall()
+            name: DeliveryTo(name, _STATES[status], True, attempts, reason, since_ms=decided_ms)
+            for name, status, attempts, reason, decided_ms in await rows.fetchall()
         }
 
     async def _silent(
@@ -228,7 +231,8 @@ class DeliveryStatusQuery:
         if state.offset < offset and _has_failed(state) and self._is_head(state, offset):
             return DeliveryTo(
                 *(name, DeliveryState.RETRYING, subscription.stale),
-                *(state.retries, state.last_error, state.next_attempt_ms),
+                *(state.retries, state.last_error),
+                *(state.next_attempt_ms, state.blocked_since_ms),
             )
         return DeliveryTo(
             name, DeliveryState.QUEUED, subscription.stale, reason=_why_it_stands(state)

@@ -59,4 +59,5 @@ def _delivery(one: DeliveryTo) -> DeliveryDocument:
         attempts=one.attempts,
         reason=one.reason,
         next_attempt_at=time_of(one.next_attempt_ms),
+        since=time_of(one.since_ms),
     )

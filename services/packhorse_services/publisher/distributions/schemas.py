@@ -206,6 +206,11 @@ class DeliveryDocument(BaseModel):
     attempts: int
     reason: str
     next_attempt_at: datetime | None
+    since: datetime | None = Field(
+        default=None,
+        description="When it was REMOVED, REMOVED_FAILED, SKIPPED or DUPLICATE there; of RETRYING: "
+        "since when it blocks. Null where no time is kept, as for IMPORTED",
+    )
 
 
 class _Distributed(BaseModel):
