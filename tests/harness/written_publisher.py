@@ -72,6 +72,8 @@ class WrittenPublisher:
     url: str = ""
     answers: dict[str, Any] = field(default_factory=dict)
     requested: list[tuple[str, str, str | None, Any]] = field(default_factory=list)
+    traces: list[tuple[str, str]] = field(default_factory=list)
+    """Paths, and the trace of each request that was a part of one."""
     meanwhile: list[Callable[[], object]] = field(default_factory=list)
 
     def forget(self) -> None:
@@ -110,6 +112,8 @@ def written_publisher() -> Iterator[WrittenPublisher]:
             token = self.headers.get("Authorization")
             form = "urlencoded" in self.headers.get("Content-Type", "")
             read = dict(parse_qsl(body.decode())) if form else json.loads(body or "null")
+            trace = self.headers.get("traceparent", "").split("-")[1:2]
+            written.traces += [(self.path, one) for one in trace]
             written.requested.append((self.command, self.path, token, read))
             if written.meanwhile:
                 written.meanwhile.pop()()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from packhorse.runtime import audit
+from packhorse.runtime import audit, tracing
 
 _MOST = 1_000
 _SHOWN = ("subscriber", "release", "paths", "action", "offset", "up_to", "changed", "targets")
@@ -17,7 +17,7 @@ _SHOWN = ("subscriber", "release", "paths", "action", "offset", "up_to", "change
 
 @dataclass(frozen=True, slots=True)
 class AuditLine:
-    """One line; `about` is the command or the distribution that came of it, or empty."""
+    """One line; `about` is the command or the distribution that came of it, else its trace."""
 
     at: datetime
     who: str
@@ -69,6 +69,6 @@ def _line(told: dict[str, Any]) -> AuditLine:
         str(told.get("address", "")),
         f"{told.get('method', '')} {told.get('object', '')}",
         ", ".join(says + ([" ".join(reason).strip()] if failed else [])),
-        str(told.get("command") or told.get("distribution") or ""),
+        str(told.get("command") or told.get("distribution") or tracing.trace_id()),
         str(told["outcome"]),
     )

@@ -1,16 +1,21 @@
 """The content service's HTTP application."""
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from psycopg import Connection
 
 from packhorse.blobs import archive_routes
 from packhorse.blobs import routes as blob_routes
 from packhorse.blobs.api import BlobStore
+from packhorse.bookkeeping.act_routes import act_router
 from packhorse.content import digest_routes, subtree_routes
 from packhorse.content import routes as reading
 from packhorse.content.node import InvalidNode, InvalidPath
-from packhorse.content.queries import ask, lifespan
+from packhorse.content.queries import Pool, ask, lifespan
+from packhorse.db.blocking import in_blocking_code
 from packhorse.db.connect import async_pool
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.http import ServiceDescription, create_app
@@ -66,4 +71,14 @@ def create(
     writing.mount(app)
     uploads.mount(app, max_blob_bytes)
     file_routes.mount(app)
+    app.include_router(act_router(_ask_for_acts))
     return app
+
+
+async def _ask_for_acts(
+    request: Request, question: Callable[[Connection], list[tuple[Any, ...]]]
+) -> list[tuple[Any, ...]]:
+    pool: Pool = request.app.state.content_pool
+    async with pool.connection() as conn:
+        await conn.execute("SET LOCAL ROLE packhorse_bookkeeper")
+        return await in_blocking_code(conn, question)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, FastAPI
 
+from packhorse.bookkeeping.act_routes import act_router
 from packhorse.db.pool import ask
 from packhorse.jobs.content_changes.watches import InvalidWatch
 from packhorse.jobs.job import JobLost, UnknownJob, WrongState
@@ -26,7 +27,7 @@ from packhorse_services.jobs.http import (
     queue_routes,
     schedule_routes,
 )
-from packhorse_services.jobs.http.parts import JobsServices
+from packhorse_services.jobs.http.parts import JobsServices, of
 from packhorse_services.jobs.http.request_keys import RequestKeyReused
 
 DESCRIPTION = "Adds, shows, stops and retries jobs; their queues, schedules and events."
@@ -95,6 +96,6 @@ def jobs_service(
         docs=docs,
     )
     app.state.parts = parts
-    for router in _ROUTERS:
+    for router in (*_ROUTERS, act_router(lambda request, ask: of(request).ask(ask))):
         app.include_router(router)
     return JobsService(app, components)

@@ -202,9 +202,13 @@ AUDIT = Table(
     Column("issued_by", Text, nullable=False),
     Column("action", Text, nullable=False),
     Column("detail", JSONB, nullable=False, server_default="{}"),
+    Index("audit_acts", "happened_at", "id", postgresql_where=text("command_id = ''::text")),
     schema=BOOKKEEPING,
 )
-"""What operators did to the subscriptions of this database, committed with it."""
+"""What operators did to the subscriptions of this database, and people to its content and jobs.
+
+Committed with what they did.
+"""
 
 APPLIED_PACKAGE = Table(
     "applied_package",

@@ -16,6 +16,7 @@ from packhorse.client.exchange import Answer, Request, ServiceName
 from packhorse.client.following import Block
 from packhorse.client.patience import Patience, telling
 from packhorse.client.problems import Words, refusal
+from packhorse.runtime import tracing
 
 SILENCE_S = 45.0
 """A stream that is silent for longer is lost: there is a ping every 15 s."""
@@ -32,6 +33,8 @@ class Target:
         """Return what httpx sends."""
         url = request.path if "://" in request.path else f"{self.url}{request.path}"
         headers = {**self.headers, **request.sendable_headers()}
+        if present := tracing.traceparent():
+            headers["traceparent"] = present
         return {"method": request.method, "url": url, "headers": headers}
 
 

@@ -7,7 +7,9 @@ Lines go where all logs go, under the logger `packhorse.audit` (docs/operations/
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from enum import StrEnum
 from threading import Lock
 from typing import Any
@@ -27,6 +29,7 @@ _CALLER, _ABOUT, _PROBLEM, _UNAUDITED, _CHANGE = (
     f"packhorse.audit.{name}" for name in ("caller", "about", "problem", "unaudited", "change")
 )
 """Keys of the ASGI scope."""
+_PRESENT: ContextVar[Scope | None] = ContextVar("packhorse.audit.present", default=None)
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _UNWELCOME = frozenset({401, 403})
@@ -82,19 +85,47 @@ def request_ended(scope: Scope, status: int, *, request_id: str, location: str =
     outcome = outcome_of(status)
     if outcome is AuditOutcome.DONE and scope.get(_UNAUDITED):
         return
-    route, client = scope.get("route"), scope.get("client")
     reported = {
-        "address": client[0] if client else "",
-        "method": scope["method"],
-        "operation": operation_id(route) if isinstance(route, Route) else "",
-        "object": scope["path"],
         "result": location,
         "status": status or None,
         "reason": scope.get(_PROBLEM, ""),
         "request_id": request_id,
-        **scope.get(_ABOUT, {}),
+        **_told(scope),
     }
     record(scope.get(_CALLER, ""), outcome, reported)
+
+
+def present_act() -> tuple[str, dict[str, Any]] | None:
+    """Return who sent the request that is being answered, and its members; None where none is.
+
+    One that only reads is none. It is known in threads that the request waits for, too.
+    """
+    scope = _PRESENT.get()
+    if scope is None or scope["method"] in _READING:
+        return None
+    members = {name: _plain(one) for name, one in _told(scope).items() if one not in ("", None)}
+    return _plain(scope.get(_CALLER, "")), members
+
+
+@contextmanager
+def answering(scope: Scope) -> Iterator[None]:
+    """Let a request be the present one until the block ends."""
+    token = _PRESENT.set(scope)
+    try:
+        yield
+    finally:
+        _PRESENT.reset(token)
+
+
+def _told(scope: Scope) -> dict[str, Any]:
+    route, client = scope.get("route"), scope.get("client")
+    return {
+        "address": client[0] if client else "",
+        "method": scope["method"],
+        "operation": operation_id(route) if isinstance(route, Route) else "",
+        "object": scope["path"],
+        **scope.get(_ABOUT, {}),
+    }
 
 
 def record(caller: str, outcome: AuditOutcome, reported: Mapping[str, Any]) -> None:

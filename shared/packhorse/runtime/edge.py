@@ -60,7 +60,8 @@ class Edge:
         token = otel.attach(tracing.extract(trace))
         metrics.HTTP_IN_FLIGHT.inc()
         try:
-            await self._answer(scope, receive, send)
+            with audit.answering(scope):
+                await self._answer(scope, receive, send)
         finally:
             metrics.HTTP_IN_FLIGHT.dec()
             otel.detach(token)

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import pytest
 
 from packhorse.runtime import audit
-from tests.harness.console import HOSTILE, ConsoleSite, command, distribution
+from tests.harness.console import HOSTILE, ConsoleSite, command, console_site, distribution
 from tests.harness.waiting import eventually
 
 COMMAND = {**command("RETRY", "ISSUED", subscriber="sub2"), "command_id": "c-new"}
@@ -83,3 +83,49 @@ def test_what_comes_from_elsewhere_is_text(site: ConsoleSite) -> None:
 
 def test_who_may_not_is_led_to_the_form(site: ConsoleSite) -> None:
     assert site.get("audit", token=None).status_code == 303
+
+
+ACT = {
+    "id": 7,
+    "at": "2026-01-03T12:00:00Z",
+    "caller": "anna",
+    "address": "10.0.0.9",
+    "operation": "putNode",
+    "method": "PUT",
+    "object": "/content/site/news",
+    "about": {"first": HOSTILE},
+    "trace": "t1",
+}
+
+
+def test_writes_of_content_and_acts_on_jobs_are_there_once_for_an_admin(
+    site: ConsoleSite, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, audit.LOGGER)
+    url = site.publisher.url
+    site.publisher.answers["GET /acts"] = {"acts": [ACT]}
+    site.publisher.answers["POST /jobs/7/retry"] = {}
+    with console_site(
+        site.publisher, content_url=url, jobs_urls={"author": url, "sub2": "http://127.0.0.1:1"}
+    ) as other:
+        text = other.get("audit", token="admin").text
+        assert text.count('data-act="t1"') == 1, "two services tell of one database"
+        assert 'href="/pages/content?path=%2Fsite%2Fnews"' in text
+        assert "10.0.0.9" in text
+        assert "<script>alert" not in text
+        assert "The jobs of sub2 does not answer" in text
+        assert "t1" not in rows(other)
+        other.post("jobs/7/retry", token="admin")
+        path = "/jobs/7/retry"
+        [trace] = [trace for sent, trace in site.publisher.traces if sent == path]
+        done = {**ACT, "object": path, "method": "POST", "trace": trace, "address": "10.0.0.8"}
+        site.publisher.answers["GET /acts"] = {"acts": [done]}
+
+        def joined() -> bool:
+            row = other.get("audit", token="admin").text.partition(f'data-act="{trace}"')[2]
+            return "127.0.0.1" in row.partition("</tr>")[0]
+
+        eventually(joined, what="the act has its visitor's address")
+        text = other.get("audit", token="admin").text
+        assert "POST /pages/jobs/7/retry" not in text, "it stands once"
+        assert 'href="/pages/jobs/7?at=author"' in text

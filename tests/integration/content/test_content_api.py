@@ -197,6 +197,7 @@ def test_ready_and_described(serve: Serve) -> None:
         assert ready.json()["checks"] == {"database": "ok", "blobs": "ok"}
         described = (await client.get("/openapi.json")).json()
         assert set(described["paths"]) == {
+            "/acts",
             "/content/{path}",
             "/children/{path}",
             "/binaries/{path}",

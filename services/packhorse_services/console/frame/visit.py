@@ -9,6 +9,7 @@ from starlette.responses import RedirectResponse
 
 from packhorse.client.awaiting import AsyncClient
 from packhorse.client.errors import NoAnswer, Refused
+from packhorse.client.exchange import ServiceName
 from packhorse.runtime.auth import Principal, TokenScope
 from packhorse.runtime.pages.session import (
     Form,
@@ -88,6 +89,15 @@ class Visit:
     def content(self, at: str) -> AsyncClient:
         """Return a client of the content at a subscriber, or with an empty name at the author."""
         return of(self.request).contents.client(at, token_of(self.request))
+
+    def keeping_acts(self) -> dict[str, tuple[ServiceName, AsyncClient, str]]:
+        """Return the services that keep acts, by what they are called: kind, client, own name."""
+        found: dict[str, tuple[ServiceName, AsyncClient, str]] = {}
+        if "" in self.content_urls:
+            found["the author's content"] = ("content", self.content(""), "")
+        for name in self.served("jobs"):
+            found[f"the jobs of {name}"] = ("jobs", self.service("jobs", name)[0], name)
+        return found
 
     @property
     def cleanup_url(self) -> str:

@@ -1,5 +1,6 @@
 """The audit page: who did what, from where, and what came of it, newest first."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -9,6 +10,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from packhorse.client.errors import Invalid
 from packhorse.client.exchange import Document, given, with_query
+from packhorse.runtime.audit import AuditOutcome
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.audit_lines import AuditLine
@@ -17,11 +19,13 @@ from packhorse_services.console.frame.rendering import PageAddress, address, utc
 from packhorse_services.console.frame.visit import PageVisit, Visit
 from packhorse_services.console.page.distributions import rows_between
 from packhorse_services.console.parts import of
+from packhorse_services.console.upstream import each
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
 _ROWS = 200
 _COMMANDS = 1_000
+_JOB = re.compile(r"/jobs/(\d{1,19})/")
 _Word = Annotated[str, Query(max_length=200)]
 
 
@@ -69,9 +73,9 @@ async def show_acts(visit: PageVisit, requested: Filter) -> Response:
     """Show what people and programs did at the publisher, and what was tried in this console."""
     if isinstance(visit, Response):
         return visit
-    agent, wrong, acts = visit.agent(requested.agent), "", list[Act]()
+    agent, wrong, acts, silent = visit.agent(requested.agent), "", list[Act](), list[str]()
     try:
-        acts = await _acts(visit, agent, requested)
+        acts, silent = await _acts(visit, agent, requested)
     except (Invalid, ValueError) as error:
         wrong = str(error)
     return visit.page(
@@ -81,6 +85,7 @@ async def show_acts(visit: PageVisit, requested: Filter) -> Response:
         agents=visit.agents,
         acts=acts[:_ROWS],
         more=len(acts) > _ROWS,
+        silent=silent,
         since=of(visit.request).audit.since.isoformat(),
         requested=requested,
         wrong=wrong,
@@ -88,7 +93,7 @@ async def show_acts(visit: PageVisit, requested: Filter) -> Response:
     )
 
 
-async def _acts(visit: Visit, agent: str, requested: ActFilter) -> list[Act]:
+async def _acts(visit: Visit, agent: str, requested: ActFilter) -> tuple[list[Act], list[str]]:
     between = requested.between()
     client = visit.publisher(agent)
     commands = (await client.get(with_query("/commands", limit=_COMMANDS)))["commands"]
@@ -98,23 +103,68 @@ async def _acts(visit: Visit, agent: str, requested: ActFilter) -> list[Act]:
         *(_command(agent, one) for one in commands),
         *(_distribution(agent, one) for one in sent),
     ]
-    lines = of(visit.request).audit.lines() if visit.rights.admin else ()
+    lines: Sequence[AuditLine] = ()
+    silent: list[str] = []
+    if visit.rights.admin:
+        lines = of(visit.request).audit.lines()
+        noted, silent = await _noted(visit, requested)
+        kept += noted
     acts = [one for one in _with_lines(kept, lines) if requested.takes(one, between)]
-    return sorted(acts, key=lambda one: one.at, reverse=True)
+    return sorted(acts, key=lambda one: one.at, reverse=True), silent
 
 
 def _with_lines(kept: Sequence[Act], lines: Sequence[AuditLine]) -> list[Act]:
     """Return the acts with the addresses of the console's own lines, and what only these tell."""
-    came_from = {one.about: one for one in lines if one.about}
-    found = [
-        replace(one, where=came_from.pop(one.number).address) if one.number in came_from else one
-        for one in kept
-    ]
-    alone = [one for one in lines if not one.about or one.about in came_from]
+    came_from = {one.about: one.address for one in lines}
+    found = [replace(one, where=came_from.get(one.number, one.where)) for one in kept]
+    known = {one.number for one in kept}
+    alone = [one for one in lines if one.about not in known]
     return found + [
         Act(one.at, one.who, one.address, one.what, one.says, "", one.outcome, one.about)
         for one in alone
     ]
+
+
+async def _noted(visit: Visit, requested: ActFilter) -> tuple[list[Act], list[str]]:
+    """Return writes of content and acts on jobs, and who does not answer.
+
+    Two services may tell of one database: each act is there once.
+    """
+    since, until = requested.between()
+    query = given(caller=requested.who or None, since=_text(since), until=_text(until))
+    path, asked = with_query("/acts", limit=_ROWS, **query), visit.keeping_acts()
+
+    async def ask(name: str) -> list[Document]:
+        kind, client, _ = asked[name]
+        return list((await client.get(path, kind))["acts"])
+
+    answers = await each(list(asked), ask)
+    found: dict[tuple[int, str], Act] = {}
+    for answer in answers:
+        _, _, page = asked[answer.name]
+        found |= {(one["id"], one["at"]): _act(page, one) for one in answer.value or ()}
+    return list(found.values()), [one.name for one in answers if one.error]
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+def _act(at: str, one: Document) -> Act:
+    path, job = str(one["object"]), _JOB.match(one["object"])
+    link = address(f"jobs/{job[1]}", at=at) if job else ""
+    if path.startswith("/content/") and one["method"] != "DELETE":
+        link = address("content", path=path.removeprefix("/content"))
+    return Act(
+        datetime.fromisoformat(one["at"]),
+        one["caller"],
+        one["address"],
+        f"{one['method']} {path}",
+        ", ".join(f"{name} {value}" for name, value in one["about"].items()),
+        link,
+        AuditOutcome.DONE,
+        one["trace"],
+    )
 
 
 def _command(agent: str, one: Document) -> Act:

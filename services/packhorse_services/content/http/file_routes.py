@@ -14,6 +14,7 @@ from packhorse.blobs.archives import MAX_BYTES, MEDIA_TYPE, BadArchive, unpacked
 from packhorse.content.node import ROOT, InvalidPath, check_path, is_within
 from packhorse.content.queries import Pool
 from packhorse.content.schemas import BinaryReference
+from packhorse.runtime import audit
 from packhorse.runtime.auth import Principal, require
 from packhorse.runtime.places import Places, who
 from packhorse.runtime.problems import Problem, documented
@@ -104,6 +105,8 @@ async def put_files(request: Request, body: FilesBody, caller: Writer) -> FileOu
     }
     written = {p: changed[p] for p, (state, _) in states.items() if state == "WRITTEN"}
     folders = [one for one in body.folders if one not in refused]
+    first = next(iter([*written, *folders]), "")
+    audit.note(request, files=len(written), folders=len(folders), first=first)
     await files.write(pool, written, folders, caller.name)
     states |= {path: ("REFUSED", reason) for path, reason in refused.items()}
     order = [*(one.path for one in body.files), *body.folders]

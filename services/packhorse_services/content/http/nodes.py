@@ -9,6 +9,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import AsyncConnection
 
+from packhorse.bookkeeping.audit_rows import write_act_async
 from packhorse.content.json_limits import MAX_PROPERTIES_BYTES
 from packhorse.content.node import InvalidNode, ancestors_of, subtree_range
 from packhorse.content.queries import Pool
@@ -136,8 +137,7 @@ async def remove(pool: Pool, path: str, tags: Sequence[str] | None, user: str) -
 async def writing(pool: Pool, lock: LiteralString = SHAPE_KEPT) -> AsyncIterator[AsyncConnection]:
     """Lend a connection inside a transaction that writes content, under a lock of its shape."""
     async with pool.connection() as conn:
-        await conn.execute(lock)
-        await conn.execute("SET LOCAL ROLE packhorse_importer")
+        await conn.execute(lock + "; SET LOCAL ROLE packhorse_importer")  # one exchange for both
         yield conn
 
 
@@ -154,9 +154,10 @@ def said_by(user: str) -> Mapping[str, str]:
 async def record(
     conn: AsyncConnection, watching: Sequence[ContentWatch], changes: Sequence[ContentChange]
 ) -> None:
-    """Store the events of changes for whoever watches, last in their transaction (R34)."""
+    """Store who did it, and the events for whoever watches, last in the transaction (R34)."""
+    await conn.execute("SET LOCAL ROLE packhorse_bookkeeper")
+    await write_act_async(conn)
     if watching:
-        await conn.execute("SET LOCAL ROLE packhorse_bookkeeper")
         await in_blocking_code(conn, partial(record_changes, watches=watching, changes=changes))
 
 

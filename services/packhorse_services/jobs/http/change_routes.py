@@ -112,6 +112,8 @@ async def _bulk(request: Request, what: JobChange, body: BulkRequest) -> BulkDoc
     if body.dry_run:
         count = await asyncio.to_thread(jobs.count, wanted, what, most=body.limit)
         return BulkDocument(matching=count, changed=0, passed_over=0, next=None)
+    audit.note(request, state=body.state, topic=body.topic, limit=body.limit)
+    await of(request).ask(lambda _: None)  # said first: each batch is a transaction of its own
     bulk = {
         JobChange.STOP: jobs.bulk_stop,
         JobChange.RETRY: jobs.bulk_retry,

@@ -88,9 +88,12 @@ async def put_content_watch(
 @router.delete("/content-watches/{name}", status_code=204, responses=documented(404, 503))
 async def remove_content_watch(request: Request, name: WatchName, _caller: Admin) -> Response:
     """Remove a watch; events and jobs that it has had stay."""
-    removed = await of(request).ask(lambda connection: remove_watch(connection, name))
-    if not removed:
-        raise Problem(404, detail=f"there is no content watch {name!r}")
+
+    def remove(connection: Connection) -> None:
+        if not remove_watch(connection, name):
+            raise Problem(404, detail=f"there is no content watch {name!r}")
+
+    await of(request).ask(remove)
     return Response(status_code=204)
 
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 from fastapi import Request
 from psycopg import Connection
 
+from packhorse.bookkeeping.audit_rows import write_act
 from packhorse.clock import Clock
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.pool import Lender
@@ -30,13 +31,18 @@ class JobsServices:
     clock: Clock
 
     async def ask(self, question: Callable[[Connection], Result]) -> Result:
-        """Run a question in a thread, as the bookkeeper, in one transaction that then commits."""
+        """Run a question in a thread, as the bookkeeper, in one transaction that then commits.
+
+        Of a request that changes something the transaction says who sent it.
+        """
         return await asyncio.to_thread(self._ask, question)
 
     def _ask(self, question: Callable[[Connection], Result]) -> Result:
         with self.pool.connection() as connection:
             act_as(connection, BOOKKEEPER)
-            return question(connection)
+            answer = question(connection)
+            write_act(connection)
+            return answer
 
 
 def of(request: Request) -> JobsServices:

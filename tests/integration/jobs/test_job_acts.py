@@ -1,0 +1,40 @@
+"""Who changed jobs, queues and schedules is a row of the audit, in the same transaction."""
+
+from tests.harness.jobs.asking import add, ask
+from tests.harness.jobs.site import JobsSite
+
+HOURLY = {"cron": "0 * * * *", "topic": "a/b"}
+
+
+def done(site: JobsSite) -> list[tuple[str, str]]:
+    acts = ask(site, "GET", "/acts", "admin").json()["acts"]
+    return [(one["operation"], one["object"]) for one in reversed(acts)]
+
+
+def test_each_change_has_a_row_and_nothing_else_has_one(site: JobsSite) -> None:
+    before = len(done(site))
+    number = add(site)["job"]["number"]
+    ask(site, "POST", f"/jobs/{number}/stop")
+    ask(site, "POST", f"/jobs/{number}/stop")  # it is over: refused
+    ask(site, "POST", f"/jobs/{number}/retry", "viewer")
+    ask(site, "GET", f"/jobs/{number}")
+    ask(site, "PUT", "/schedules/hourly", json=HOURLY)
+    ask(site, "POST", "/schedules/hourly/fire")
+    ask(site, "POST", "/job-queues/main/suspend")
+    ask(site, "POST", "/job-queues/main/resume")
+    ask(site, "POST", "/jobs/retry", json={"dry_run": True})
+    ask(site, "POST", "/jobs/retry", json={"topic": "images/**"})
+    ask(site, "DELETE", "/content-watches/none", "admin")
+    assert done(site)[before:] == [
+        ("addJob", "/jobs"),
+        ("stopJob", f"/jobs/{number}/stop"),
+        ("putSchedule", "/schedules/hourly"),
+        ("fireSchedule", "/schedules/hourly/fire"),
+        ("suspendQueue", "/job-queues/main/suspend"),
+        ("resumeQueue", "/job-queues/main/resume"),
+        ("retryJobs", "/jobs/retry"),
+    ]
+    newest = ask(site, "GET", "/acts?limit=1", "admin").json()["acts"][0]
+    assert (newest["caller"], newest["address"]) == ("operator", "127.0.0.1")
+    assert newest["about"]["topic"] == "images/**"
+    assert ask(site, "GET", "/acts").status_code == 403
