@@ -16,8 +16,8 @@ class QueueSample(NamedTuple):
     subscriber: str
     lag_s: float | None
     """None when its first package is older than what is in memory."""
-    length: int
-    """What is known, at least."""
+    length: int | None
+    """What is known, at least; None when nothing is."""
     rate: float | None
     """Packages a minute that left the queue since a minute ago; None when that is not known."""
 

@@ -10,7 +10,7 @@ from packhorse.db.pool import Lender
 from packhorse.db.roles import act_as
 from packhorse_services.publisher.queues.history import sample_rows
 from packhorse_services.publisher.queues.history.sample_rows import QueueSample
-from packhorse_services.publisher.queues.queue import Queues
+from packhorse_services.publisher.queues.queue import Queues, SubscriberQueue
 
 EVERY_S = 15.0
 _TICKS = 4
@@ -33,34 +33,34 @@ class QueueSampler:
         self._ticks: deque[_Tick] = deque(maxlen=_TICKS)
 
     def sample(self) -> None:
-        """Store how the queues are, if nobody has in this minute."""
+        """Store how the queues are, if nobody has in this minute.
+
+        The first look is not stored: a process that has just begun may not know all subscribers.
+        """
         if not self._queues.feed.begun:
             return
-        samples = self._taken()
-        with self._pool.connection() as connection:
-            act_as(connection, BOOKKEEPER)
-            sample_rows.write(connection, self._queues.agent, samples)
-
-    def _taken(self) -> Sequence[QueueSample]:
-        cache = self._queues.feed.cache
         known = self._queues.known()[:_MOST]
-        reached = {
-            one.subscriber.name: position
-            for one in known
-            if (position := cache.position(one.subscription.offset)) is not None
-        }
-        now = _Tick(time.monotonic(), cache.filling, reached)
-        before = self._ticks[0] if self._ticks else now
+        now = self._tick(known)
+        before = self._ticks[0] if self._ticks else None
         self._ticks.append(now)
-        return [
-            QueueSample(
-                one.subscriber.name,
-                None if one.lag_s is None else round(one.lag_s, 1),
-                one.extent.at_least,
-                _rate(before, now, one.subscriber.name),
-            )
-            for one in known
-        ]
+        if before is not None and known:
+            samples = [_sample(one, before, now) for one in known]
+            with self._pool.connection() as connection:
+                act_as(connection, BOOKKEEPER)
+                sample_rows.write(connection, self._queues.agent, samples)
+
+    def _tick(self, known: Sequence[SubscriberQueue]) -> _Tick:
+        cache = self._queues.feed.cache
+        reached = ((one.subscriber.name, cache.position(one.subscription.offset)) for one in known)
+        positions = {name: position for name, position in reached if position is not None}
+        return _Tick(time.monotonic(), cache.filling, positions)
+
+
+def _sample(one: SubscriberQueue, before: _Tick, now: _Tick) -> QueueSample:
+    known = one.length if one.length is not None else one.extent.at_least or None
+    lag_s = None if one.lag_s is None else round(one.lag_s, 1)
+    name = one.subscriber.name
+    return QueueSample(name, lag_s, known, _rate(before, now, name))
 
 
 def _rate(before: _Tick, now: _Tick, subscriber: str) -> float | None:
