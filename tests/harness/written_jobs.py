@@ -81,6 +81,9 @@ def written_work(answers: dict[str, Any]) -> None:
     _jobs(answers)
     _schedules(answers)
     _topology(answers)
+    put = {"id": 7, "at": AT, "caller": "anna", "address": "10.0.0.9", "operation": "putNode"}
+    on = {"method": "PUT", "object": "/content/site/news", "about": {}, "trace": "t1"}
+    answers["GET /acts"] = {"acts": [{**put, **on}]}
     rows = [measured("web-1"), measured("sub2", failures=14, backlog_end=3, blocked_ms=90_000)]
     answers["GET /reports/delivery"] = {"from": AT, "to": AT, "next": None, "rows": rows}
 

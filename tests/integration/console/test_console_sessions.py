@@ -79,3 +79,17 @@ def test_a_session_ends_by_itself() -> None:
         short.publisher.shows(queue("sub1"))
         cookie = short.signed_in("viewer")
         eventually(lambda: status(short, cookie) == 401, what="the session is over")
+
+
+def test_over_https_no_other_host_can_have_set_the_cookie() -> None:
+    with console_site(console_url="https://packhorse.example") as site:
+        site.publisher.shows(queue("sub1"))
+        cookie = site.signed_in("viewer")
+        name, _, key = cookie.partition("=")
+        assert name == "__Host-packhorse_overview"
+        assert status(site, cookie) == 200
+        assert status(site, f"packhorse_overview={key}") == 401
+        ended = sign_out(site, cookie).headers["set-cookie"]
+        assert ended.startswith(f"{name}=")
+        assert all(one in ended for one in ("Max-Age=0", "Path=/;", "Secure"))
+        assert status(site, cookie) == 401

@@ -7,8 +7,10 @@ from urllib.parse import parse_qsl, urlsplit
 import jwt
 import pytest
 
+from tests.harness.console import console_site
 from tests.harness.identity_provider import identity_provider, signs_in
-from tests.integration.console.test_console_provider import begun, browser, provided
+from tests.harness.written_publisher import written_publisher
+from tests.integration.console.test_console_provider import SETTINGS, begun, browser, provided
 
 
 def test_it_ends_the_session_here_and_leads_to_the_provider(
@@ -41,3 +43,21 @@ def test_it_ends_the_session_here_and_leads_to_the_provider(
             "its cookie is worth nothing"
         )
         assert "form" in opened.get(there).text
+
+
+def test_over_https_what_is_under_way_is_in_a_cookie_that_no_other_host_sets() -> None:
+    with written_publisher() as provider:
+        endpoint = f"{provider.url}/auth"
+        known = {"issuer": provider.url, "authorization_endpoint": endpoint}
+        provider.answers["GET /.well-known/openid-configuration"] = known
+        url = "https://packhorse.example"
+        settings = {**SETTINGS, "console_url": url, "jwks_url": f"{provider.url}/jwks"}
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            console_site(jwt_issuer=provider.url, **settings) as site,
+            browser() as opened,
+        ):
+            patch.setenv("OAUTHLIB_INSECURE_TRANSPORT", "1")
+            cookie = opened.get(f"{site.url}/pages/sign-in/provider").headers["set-cookie"]
+    assert cookie.startswith("__Host-packhorse_signing_in=")
+    assert all(one in cookie for one in ("HttpOnly", "Path=/;", "SameSite=lax", "Secure"))

@@ -36,8 +36,9 @@ async def begin(request: Request, wanted: Next = "") -> Response:
         return sign_in_form(request, PAGES, wanted, str(error))
     answer = RedirectResponse(url, 303)
     # Lax, not strict: it is the provider's page that leads back.
+    name, path = request.app.state.way_in.cookie(_COOKIE, _PATH)
     secure = is_encrypted(request)
-    answer.set_cookie(_COOKIE, sealed, path=_PATH, httponly=True, samesite="lax", secure=secure)
+    answer.set_cookie(name, sealed, path=path, httponly=True, samesite="lax", secure=secure)
     return answer
 
 
@@ -51,14 +52,16 @@ async def finish(
 ) -> Response:
     """Sign in who comes back, if it is the browser that went."""
     audit.change(request)
-    sealed, provider = request.cookies.get(_COOKIE, ""), _provider(request)
+    name, path = request.app.state.way_in.cookie(_COOKIE, _PATH)
+    sealed, provider = request.cookies.get(name, ""), _provider(request)
     try:
         token, wanted = await provider.finish(sealed, Returned(state, code, iss, error))
     except (NotSignedIn, ProviderAway, KeysUnavailable) as refusal:
         answer = sign_in_form(request, PAGES, "", str(refusal))
     else:
         answer = await signed_in(request, PAGES, token, wanted, by_page="signed_in.html")
-    answer.delete_cookie(_COOKIE, path=_PATH, httponly=True, samesite="lax")
+    secure = is_encrypted(request)
+    answer.delete_cookie(name, path, secure=secure, httponly=True, samesite="lax")
     return answer
 
 

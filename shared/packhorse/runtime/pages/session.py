@@ -49,6 +49,10 @@ class WayIn:
     other_way: str = ""
     encrypted: bool = False
 
+    def cookie(self, name: str, path: str) -> tuple[str, str]:
+        """Return a cookie's name and path: over https a name that no other host can set."""
+        return (f"__Host-{name}", "/") if self.encrypted else (name, path)
+
 
 def admit_visitors(app: FastAPI, pages: Pages, way_in: WayIn | None = None) -> None:
     """Let people sign in to the pages of an app."""
@@ -56,7 +60,7 @@ def admit_visitors(app: FastAPI, pages: Pages, way_in: WayIn | None = None) -> N
     limits = TokenLimits(how.longest_s, how.idle_s, _EACH, _MOST)
     app.state.sessions = KeptTokens(limits, on_end=how.on_sign_out)
     app.state.links = KeptTokens(_LINKS)
-    app.state.session_cookie = f"packhorse_{pages.home.rpartition('/')[2]}"
+    app.state.session_cookie = how.cookie(f"packhorse_{pages.home.rpartition('/')[2]}", PREFIX)
     app.include_router(_session_router(pages))
     app.include_router(_link_router(pages))
 
@@ -225,8 +229,9 @@ async def _signed_out(request: Request, pages: Pages) -> Response:
         answer = pages.page("signed_out.html", there=there)
     else:
         answer = RedirectResponse(f"{PREFIX}/sign-in", 303)
-    name = request.app.state.session_cookie
-    answer.delete_cookie(name, path=PREFIX, httponly=True, samesite="strict")
+    name, path = request.app.state.session_cookie
+    encrypted = is_encrypted(request)
+    answer.delete_cookie(name, path, secure=encrypted, httponly=True, samesite="strict")
     return answer
 
 
@@ -240,10 +245,11 @@ def sign_in_form(request: Request, pages: Pages, wanted: str, wrong: str = "") -
 def _begin_session(request: Request, answer: Response, key: str) -> None:
     """Give the browser a key that nobody knew before, and end the session that it had."""
     _sessions(request).forget(_key(request))
+    name, path = request.app.state.session_cookie
     answer.set_cookie(
-        request.app.state.session_cookie,
+        name,
         key,
-        path=PREFIX,
+        path=path,
         httponly=True,
         samesite="strict",
         secure=is_encrypted(request),
@@ -267,7 +273,8 @@ def _sessions(request: Request) -> KeptTokens:
 
 
 def _key(request: Request) -> str:
-    return request.cookies.get(request.app.state.session_cookie, "")
+    name, _ = request.app.state.session_cookie
+    return request.cookies.get(name, "")
 
 
 def _is_from_here(request: Request) -> bool:
