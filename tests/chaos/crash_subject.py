@@ -24,7 +24,12 @@ from packhorse_services.subscriber.journal.position import Position
 from tests.harness.subscriber import Worker
 
 COMMAND = "clear-in-crash"
-FILTER = PathFilter(exclude=("/content/private", "/content/deep/private"))
+FILTER = PathFilter(
+    (),
+    ("/content/private", "/content/deep/private"),
+    (("/content/deep", "/content/private/deep"), ("/content/deep/b", "/content/deep")),
+    ("text",),
+)
 
 
 def commit_in_two(

@@ -69,6 +69,35 @@ def waiting_jobs(s: PublisherService) -> list[Mapping[str, Any]]:
     return [row[0] for row in rows]
 
 
+def test_r35_a_release_goes_out_to_its_targets_alone(site: Site) -> None:
+    async def scenario(s: PublisherService) -> None:
+        for name in ("north", "south"):
+            await s.announce(name, -1)
+        body = {"name": "for-some", "paths": ["/p0"], "targets": ["north", "north"]}
+        given = await s.client.post("/releases", json={**body, "targets": ["nobody"]})
+        assert (given.status_code, given.json()["type"]) == (404, "/problems/unknown-subscriber")
+        given = await s.client.post("/releases", json=body)
+        assert given.json()["targets"] == ["north"]
+        assert (await change(s, "for-some", targets=["nobody"])).status_code == 404
+        assert (await change(s, "for-some", add_paths=["/p1"])).json()["targets"] == ["north"]
+        assert (await change(s, "for-some", targets=[])).json()["targets"] == []
+        changed = await change(s, "for-some", targets=["south", "north"], at=LATER)
+        assert changed.json()["targets"] == ["south", "north"]
+        again = await planned(s, "/p2", targets=["south"])
+        for path in (f"/distributions/{again['id']}", f"/releases/{again['id']}"):
+            assert (await s.get(path))["targets"] == ["south"]
+        with sending(s):
+            for named in ("for-some", again["id"]):
+                await change(s, named, at="now")
+                await until(s, named, "SENT")
+        entries = [placed.message.entry for placed in s.author.journaled()]
+        assert [one.targets for one in entries] == [("south", "north"), ("south",)]
+        [listed, _] = (await s.get("/releases"))["releases"]
+        assert listed["targets"] in (["south", "north"], ["south"])
+
+    site.run(scenario)
+
+
 def test_a_request_with_a_moment_is_shown_as_scheduled_and_goes_out_then(site: Site) -> None:
     async def scenario(s: PublisherService) -> None:
         answer = await planned(s, "/p0")

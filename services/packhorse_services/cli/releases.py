@@ -16,6 +16,7 @@ from packhorse_services.cli.distribute.command import (
     ActionName,
     At,
     Deep,
+    To,
     await_distributed,
     checked_key,
 )
@@ -36,6 +37,7 @@ class ReleaseOptions:
     deep: Deep = False
     action: Action = ActionName.ADD
     at: At = None
+    to: To = None
     key: Key = None
 
 
@@ -52,6 +54,7 @@ def create(
             deep=below,
             action=cast(distributing.Action, options.action.value.upper()),
             at=options.at,
+            to=options.to or (),
             key=checked_key(options.key),
         )
     _report(planned)

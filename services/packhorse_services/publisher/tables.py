@@ -260,6 +260,7 @@ RELEASE = Table(
     Column("reason", Text, nullable=False, server_default=""),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("changed_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("targets", ARRAY(Text), nullable=False, server_default=text("'{}'::text[]")),
     CheckConstraint("state IN ('DRAFT', 'SCHEDULED', 'SENT', 'FAILED', 'CANCELLED')"),
     CheckConstraint("state <> 'SCHEDULED' OR fires_at IS NOT NULL"),
     Index("release_moment", "agent", "fires_at", "release_id"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from packhorse.content.node import parent_of
 from packhorse.db.connect import connect
 from packhorse.jobs.content_changes.watches import ContentWatch, add_watch
+from packhorse.packages.path_filter import PathFilter
 from tests.bench.importing.material import Material
 from tests.bench.importing.measuring import Cost, Looker, Watch
 from tests.harness.flame_graph import flame_graph
@@ -37,14 +38,16 @@ def product(
     with running_programs(made.journals[journal], **settings) as programs, Looker(url) as looker:
         own_settings = rules(made) if rules else {}
         subscriber = programs.subscriber("bench", url, **own_settings)
+        mapping = json.loads(own_settings.get("map_paths", "{}"))
+        at = PathFilter(map_paths=tuple(mapping.items())).own
         subscriber.start()
         skipped, first = made.mark(0.1)
-        looker.wait_for(first, lambda: subscriber.running)
+        looker.wait_for(at(first), lambda: subscriber.running)
         watch = Watch(made.databases.server, made.broker.pid, [subscriber.pid])
         own = looker.cpu_s()
         count, last = made.mark(1.0)
         with flame_graph(subscriber.pid, profile):
-            looker.wait_for(last, lambda: subscriber.running)
+            looker.wait_for(at(last), lambda: subscriber.running)
         cost = watch.cost(count - skipped, looker.cpu_s() - own)
         subscriber.stop()
     if rules is not mapped:

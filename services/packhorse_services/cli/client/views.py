@@ -175,7 +175,7 @@ RELEASES = View(
         "DEEP PATHS": "deep_paths",
         "REASON": "reason",
     },
-    wide={"ID": "id", "USER": "user", "PACKAGE": "package_id"},
+    wide={"ID": "id", "TARGETS": "targets", "USER": "user", "PACKAGE": "package_id"},
 )
 COMMANDS = View(
     rows="commands",

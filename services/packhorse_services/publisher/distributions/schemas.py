@@ -128,8 +128,6 @@ class DistributeBody(PublishBody):
 
     @model_validator(mode="after")
     def _check_at(self) -> Self:
-        if self.at is not None and self.targets:
-            raise ValueError("what goes out later goes to all; leave out targets, or at")
         if self.at is not None and self.only_if_absent:
             raise ValueError("what goes out later has no only_if_absent; leave it out, or at")
         return self

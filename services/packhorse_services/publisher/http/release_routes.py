@@ -49,7 +49,7 @@ _CURSOR = re.compile(r"(\d{1,18}) (release-[0-9a-f]{32})", re.ASCII)
 @router.post(
     "/releases",
     status_code=201,
-    responses=documented(400, 409, 413, 415, 429, 503),
+    responses=documented(400, 404, 409, 413, 415, 429, 503),
 )
 async def create_release(
     request: Request,
@@ -63,11 +63,13 @@ async def create_release(
         action=Action(body.action),
         paths=tuple(dict.fromkeys(body.paths)),
         deep_paths=tuple(dict.fromkeys(body.deep_paths)),
+        targets=tuple(dict.fromkeys(body.targets)),
         caller=caller.name,
         roots=caller.roots,
         idempotency_key=idempotency_key,
         traceparent=tracing.traceparent(),
     )
+    of(request).admission.check_targets(requested.targets)
     releases = of(request).releases
     release, _ = await asyncio.to_thread(releases.give, requested, body.at, body.name)
     _note(request, release)
@@ -120,7 +122,9 @@ async def change_release(
         paths=body.add_paths,
         deep_paths=body.add_deep_paths,
         without=body.remove_paths,
+        targets=body.targets,
     )
+    of(request).admission.check_targets(body.targets or ())
     releases = of(request).releases
     changed = await asyncio.to_thread(releases.change, release, change)
     _note(request, changed)
@@ -144,6 +148,7 @@ def _note(request: Request, release: Release) -> None:
         action=release.action,
         paths=len(paths),
         first_path=next(iter(paths), None),
+        targets=", ".join(release.targets),
         at=release.fires_at.isoformat() if release.fires_at else None,
     )
 

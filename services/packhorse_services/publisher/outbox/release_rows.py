@@ -44,6 +44,8 @@ class Release:
     action: str
     paths: list[str]
     deep_paths: list[str]
+    targets: list[str]
+    """The subscribers that it is for; none: all."""
     traceparent: str
     package_id: str
     """Empty before it is SENT."""
@@ -59,7 +61,7 @@ class Release:
 
 _COLUMNS = (
     b"release_id, name, version, state, fires_at, job, caller, roots, action, paths, deep_paths, "
-    b"traceparent, package_id, reason, created_at, changed_at"
+    b"targets, traceparent, package_id, reason, created_at, changed_at"
 )
 
 
@@ -125,19 +127,20 @@ def put(connection: Connection, agent: str, release: Release) -> None:
     connection.execute(
         """
         INSERT INTO bookkeeping.release (agent, release_id, name, version, state, fires_at, job,
-            caller, roots, action, paths, deep_paths, traceparent, reason)
-        VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+            caller, roots, action, paths, deep_paths, targets, traceparent, reason)
+        VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
         ON CONFLICT (release_id) DO UPDATE SET version = EXCLUDED.version,
             state = EXCLUDED.state, fires_at = EXCLUDED.fires_at, job = EXCLUDED.job,
             caller = EXCLUDED.caller, roots = EXCLUDED.roots, action = EXCLUDED.action,
-            paths = EXCLUDED.paths, deep_paths = EXCLUDED.deep_paths,
+            paths = EXCLUDED.paths, deep_paths = EXCLUDED.deep_paths, targets = EXCLUDED.targets,
             traceparent = EXCLUDED.traceparent, reason = EXCLUDED.reason,
             changed_at = clock_timestamp()
         """,
         (
             *(agent, release.release_id, release.name, release.version, release.state),
             *(release.fires_at, release.job, release.caller, release.roots, release.action),
-            *(release.paths, release.deep_paths, release.traceparent, release.reason),
+            *(release.paths, release.deep_paths, release.targets),
+            *(release.traceparent, release.reason),
         ),
     )
 

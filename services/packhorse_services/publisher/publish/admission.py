@@ -1,6 +1,7 @@
 """What is refused before it is exported: too much, and what is for nobody that is known."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -58,6 +59,11 @@ class Admission:
                 return accepted
         raise obstacle
 
+    def check_targets(self, targets: Sequence[str]) -> None:
+        """Raise `UnknownSubscriber` for a target that nobody knows."""
+        for target in targets:
+            self._queues.subscriber(target)
+
     def check(self, request: DistributionRequest) -> None:
         """Raise `QueueFull` when too much waits for what the request would add."""
         obstacle = self._obstacle(request)
@@ -67,8 +73,7 @@ class Admission:
     def _obstacle(self, request: DistributionRequest) -> PackhorseError | None:
         """Return why a request can't be taken now, if it is new."""
         try:
-            for target in request.targets:
-                self._queues.subscriber(target)
+            self.check_targets(request.targets)
         except UnknownSubscriber as error:
             return error
         backlog = self._queues.backlog()

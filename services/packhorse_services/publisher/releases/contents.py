@@ -54,12 +54,14 @@ class ReleaseChange:
     """Both are added."""
     without: Sequence[str] = ()
     """Taken out, from both."""
+    targets: Sequence[str] | None = None
+    """Instead of those that there are; None: the same, empty: all subscribers."""
 
     @property
     def only_sends(self) -> bool:
         """Whether it asks for nothing but that the release goes out."""
         named = (*self.paths, *self.deep_paths, *self.without)
-        return self.moves and self.moment == "now" and not named
+        return self.moves and self.moment == "now" and not named and self.targets is None
 
 
 def request_of(release: Release) -> DistributionRequest:
@@ -68,6 +70,7 @@ def request_of(release: Release) -> DistributionRequest:
         action=Action(release.action),
         paths=tuple(release.paths),
         deep_paths=tuple(release.deep_paths),
+        targets=tuple(release.targets),
         caller=release.caller,
         roots=tuple(release.roots),
         traceparent=release.traceparent,
@@ -90,6 +93,7 @@ def new_release(request: DistributionRequest, name: str) -> Release:
         action=request.action.value,
         paths=list(request.paths),
         deep_paths=list(request.deep_paths),
+        targets=list(request.targets),
         traceparent=request.traceparent,
         package_id="",
         reason="",
@@ -111,6 +115,7 @@ def changed(release: Release, change: ReleaseChange) -> Release:
         roots=list(change.roots),
         paths=_merged(release.paths, change.paths, without),
         deep_paths=_merged(release.deep_paths, change.deep_paths, without),
+        targets=release.targets if change.targets is None else [*dict.fromkeys(change.targets)],
         traceparent=tracing.traceparent(),
     )
 

@@ -9,14 +9,17 @@ from packhorse.runtime.validation import StrictBody
 from packhorse_services.publisher.distributions.schemas import (
     AT,
     MAX_PATHS,
+    MAX_TARGETS,
     PRODUCER_NAME,
     ActionName,
     DistributionDocument,
     Links,
     MomentName,
     Path,
+    TargetName,
 )
 from packhorse_services.publisher.outbox.release_rows import Release
+from packhorse_services.publisher.queues.schemas import TARGETS
 
 ReleaseStateName = Literal["DRAFT", "SCHEDULED", "SENT", "FAILED", "CANCELLED"]
 STATE: Any = Field(
@@ -29,6 +32,7 @@ STATE: Any = Field(
 
 ReleaseName = Annotated[str, Field(pattern=PRODUCER_NAME)]
 Paths = Annotated[list[Path], Field(max_length=MAX_PATHS)]
+Targets = Annotated[list[TargetName], Field(max_length=MAX_TARGETS)]
 
 
 class ReleaseBody(StrictBody):
@@ -38,6 +42,7 @@ class ReleaseBody(StrictBody):
     action: ActionName = Field(default="ADD", description="The same for all paths")
     paths: Paths = Field(default_factory=list, description="Nodes, each without what is below")
     deep_paths: Paths = Field(default_factory=list, description="Nodes with all that is below")
+    targets: Targets = Field(default_factory=list, description=TARGETS)
     at: MomentName | None = Field(default=None, description=f"{AT}. Without one it is a DRAFT")
 
 
@@ -49,6 +54,9 @@ class ReleasePatch(StrictBody):
     add_deep_paths: Paths = Field(default_factory=list)
     remove_paths: Paths = Field(
         default_factory=list, description="Taken out, of the paths and the deep paths"
+    )
+    targets: Targets | None = Field(
+        default=None, description=f"{TARGETS}. Instead of those before; empty: all; null: the same"
     )
 
 
@@ -62,6 +70,7 @@ class ReleaseDocument(BaseModel):
     action: str
     paths: list[str]
     deep_paths: list[str]
+    targets: list[str] = Field(default_factory=list, description=TARGETS)
     user: str = Field(description="Whose rights it goes out with: who asked for it last")
     version: int = Field(description="Grows with every change")
     package_id: str = Field(description="Empty before it is SENT")
@@ -89,6 +98,7 @@ def release_document(release: Release) -> ReleaseDocument:
         action=release.action,
         paths=release.paths,
         deep_paths=release.deep_paths,
+        targets=release.targets,
         user=release.caller,
         version=release.version,
         package_id=release.package_id,
@@ -109,6 +119,7 @@ def unsent_distribution(release: Release) -> DistributionDocument:
         action=release.action,
         paths=release.paths,
         deep_paths=release.deep_paths,
+        targets=release.targets,
         user=release.caller,
         size=0,
         at=release.fires_at,

@@ -26,14 +26,17 @@ def create_release(
     deep: Sequence[str] = (),
     action: Action = "ADD",
     at: datetime | str | None = None,
+    to: Sequence[str] = (),
     key: str | None = None,
 ) -> Operation[Document]:
     """Plan a release, which goes out in one package or not at all; without `at` it is a DRAFT.
 
+    With `to` it is for these subscribers alone.
     Every try has the same idempotency key, `key` or a new one. Raises `Conflict` when an open
     release has the name, `NoAnswer` when nobody knows whether it is there.
     """
     body = {"name": name, "action": action, **paths_of(paths, deep), **given(at=moment_text(at))}
+    body |= {"targets": list(to)} if to else {}
     headers = {"Idempotency-Key": checked_key(key)}
     sent = Request("POST", "/releases", body=body, headers=headers, repeatable=True)
     return (yield from repeated_by_key(sent, "planned"))
