@@ -3,18 +3,11 @@
 import json
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 
 from packhorse.content.node import InvalidNode, InvalidPath, Node, has_control
 
 _REST = "*"
 """At the end of a name it stands for any rest."""
-
-_NAMED = re.compile(r'(?="([^"\\]*)"\s*:)')
-"""Each name of a member, and some other texts: found without a look at what surrounds them."""
-
-_REMEMBERED = 4_096
-"""Names of properties, with what was said of them."""
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
@@ -39,20 +32,27 @@ def naming(names: Sequence[str]) -> Callable[[str], bool]:
     """Return what says whether a property is one of these names."""
     whole, beginnings = as_matched(names)
     held, begins = frozenset(whole), tuple(beginnings)
-    return lru_cache(_REMEMBERED)(lambda name: name in held or name.startswith(begins))
+    return lambda name: name in held or name.startswith(begins)
 
 
-def leaving_out(named: Callable[[str], bool]) -> Callable[[Node], Node]:
-    """Return what gives a node without the properties that are named, binary ones too.
+def leaving_out(names: Sequence[str]) -> Callable[[Node], Node]:
+    """Return what gives a node without the properties of these names, binary ones too.
 
     It raises `InvalidNode` for properties that are no JSON object.
     """
+    whole, beginnings = as_matched(names)
+    held, begins, named = frozenset(whole), tuple(beginnings), naming(names)
 
     def without(node: Node) -> Node:
         text, binaries = node.properties, node.binaries
-        if any(map(named, _NAMED.findall(text))) or "\\u" in text or "\\/" in text:
+        parts = text.split('"')  # of the names that nothing escapes each is one of them, alone
+        if (
+            not held.isdisjoint(parts)
+            or (begins and any(part.startswith(begins) for part in parts))
+            or ("\\" in text and ("\\u" in text or "\\/" in text))
+        ):
             text = _without(text, named)
-        if any(named(one.name) for one in binaries):
+        if binaries and any(named(one.name) for one in binaries):
             binaries = tuple(one for one in binaries if not named(one.name))
         if text is node.properties and binaries is node.binaries:
             return node

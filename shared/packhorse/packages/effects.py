@@ -96,10 +96,10 @@ def effects(
 
 def filtered(found: Iterable[Effect], path_filter: PathFilter) -> Iterator[Effect | PartialRemoval]:
     """Yield what of the effects is about nodes that the filter takes, by own paths (R35)."""
-    holds, node = path_filter.holds, path_filter.node
+    holds, node, all_of_it = path_filter.holds, path_filter.node, path_filter.holds_all
     for effect in found:
         if isinstance(effect, Node):
-            if holds(effect.path):
+            if all_of_it or holds(effect.path):
                 yield node(effect)
             continue
         part, nodes = _reach(effect)

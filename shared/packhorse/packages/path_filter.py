@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 
 from packhorse.content.node import (
+    MAX_PATH_BYTES,
     ROOT,
     InvalidPath,
     Node,
@@ -22,13 +23,16 @@ from packhorse.content.node import (
 )
 from packhorse.content.parts import SubtreePart
 from packhorse.content.property_names import check_names, leaving_out, naming
-from packhorse.packages.region import Region
+from packhorse.packages.region import Region, check_mapping
 from packhorse.packages.scope import covering, part_of
 from packhorse.wire.actions import is_probe, notifies, removes
 from packhorse.wire.messages import MAX_FILTER_BYTES, PackageEntry
 
 _REMEMBERED = 1_024
 """Folders; each is a path of up to 2 KiB."""
+
+_SURELY_SHORT = MAX_PATH_BYTES // 4
+"""Characters, of up to 4 bytes each."""
 
 _NEXT = "\x01"
 """Behind a path it is the first text that follows it; no path holds a control character."""
@@ -59,26 +63,10 @@ class PathFilter:
                 f"the paths and names of a filter have at most {MAX_FILTER_BYTES} bytes together"
             )
         if mapped:
-            self._check_mapping()
+            check_mapping(self.map_paths, self._tops_unmapped)
 
-    def _check_mapping(self) -> None:
-        """Raise `InvalidPath` where two nodes of the author could come to one place."""
-        targets = sorted(target for _, target in self.map_paths)
-        if ROOT in targets or ROOT in dict(self.map_paths):
-            raise InvalidPath("/ is not mapped, and nothing is mapped onto it; name a path below")
-        if len(dict(self.map_paths)) < len(targets):
-            raise InvalidPath("a path is mapped twice; leave out one of them")
-        held = set(targets)
-        for number, target in enumerate(targets):
-            if target in targets[:number] or not held.isdisjoint(ancestors_of(target)):
-                raise InvalidPath(
-                    f"two paths are mapped onto {target[:80]!r}, or onto a path above it"
-                )
-            if self.regions[0].rules.tops(target):
-                raise InvalidPath(
-                    f"the author's own {target[:80]!r} would come to where another path is mapped; "
-                    "exclude it, or map it too"
-                )
+    def _tops_unmapped(self, path: str) -> tuple[str, ...]:
+        return self._by_source[ROOT].rules.tops(path)
 
     @cached_property
     def _rules(self) -> dict[str, bool]:
@@ -149,18 +137,25 @@ class PathFilter:
 
     def own(self, path: str) -> str:
         """Return where a node of the author lies at the subscriber."""
-        target = self._targets.get(path)
-        return self._own_in(path.rpartition("/")[0])(path) if target is None else target
+        own = self._targets.get(path)
+        if own is not None:
+            return own
+        cut, target = self._moved_in(path.rpartition("/")[0])
+        return target + path[cut:]
 
     @cached_property
     def _targets(self) -> dict[str, str]:
         return dict(self.map_paths)
 
     @cached_property
-    def _own_in(self) -> Callable[[str], Callable[[str], str]]:
-        """Says what places the nodes in a folder; remembered, for most come together."""
-        regions = self._by_source
-        return lru_cache(_REMEMBERED)(lambda folder: regions[_nearest(folder or ROOT, regions)].own)
+    def _moved_in(self) -> Callable[[str], tuple[int, str]]:
+        """Says which beginning the nodes in a folder lose, and which they get; remembered."""
+
+        def moved(folder: str) -> tuple[int, str]:
+            source = _nearest(folder or ROOT, self._by_source)
+            return (0, "") if source == ROOT else (len(source), self._targets[source])
+
+        return lru_cache(_REMEMBERED)(moved)
 
     def node(self, node: Node) -> Node:
         """Return a node as the subscriber has it. Raises `InvalidPath` and `InvalidNode`."""
@@ -169,11 +164,13 @@ class PathFilter:
         path = self.own(node.path) if self.map_paths else node.path
         if path == node.path:
             return node
-        return Node(check_path(path), node.type, node.properties, node.binaries)
+        if len(path) > _SURELY_SHORT:
+            check_path(path)
+        return Node(path, node.type, node.properties, node.binaries)
 
     @cached_property
     def _without(self) -> Callable[[Node], Node]:
-        return leaving_out(self.leaves_out)
+        return leaving_out(self.exclude_properties)
 
     @cached_property
     def leaves_out(self) -> Callable[[str], bool]:
@@ -251,14 +248,13 @@ class PathFilter:
             shallow, deep = (), (*shallow, *deep)
         return replace(
             entry,
-            paths=tuple(check_path(self.own(path)) for path in shallow if self.holds(path)),
+            paths=tuple(self.own(path) for path in shallow if self.holds(path)),
             deep_paths=tuple(dict.fromkeys(top for path in deep for top in self.own_tops(path))),
         )
 
     def own_tops(self, path: str) -> list[str]:
         """Return which own subtrees have all in them that is taken at and below `path`."""
-        found = (region.own_tops(path) for region in self.regions_at(path))
-        return [check_path(top) for tops in found for top in tops]
+        return [top for region in self.regions_at(path) for top in region.own_tops(path)]
 
     def left_out(self, entry: PackageEntry) -> str:
         """Return why nothing of a package is taken, or an empty text.

@@ -1,11 +1,11 @@
 """A part of the author's content that one mapping places: below a mapped path, or all others."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Protocol
 
-from packhorse.content.node import ROOT, is_within
+from packhorse.content.node import ROOT, InvalidPath, ancestors_of, is_within
 from packhorse.content.parts import SubtreePart
 
 
@@ -80,6 +80,29 @@ class Region:
 
 def _bounds(part: SubtreePart) -> tuple[str, str]:
     return part.low, part.high
+
+
+def check_mapping(
+    pairs: Sequence[tuple[str, str]], unmapped: Callable[[str], Sequence[str]]
+) -> None:
+    """Raise `InvalidPath` where two nodes of the author could come to one place.
+
+    `unmapped` says what is taken at and below a path, of the content that is not mapped.
+    """
+    sources, targets = {source for source, _ in pairs}, sorted(target for _, target in pairs)
+    if ROOT in sources or ROOT in targets:
+        raise InvalidPath("/ is not mapped, and nothing is mapped onto it; name a path below")
+    if len(sources) < len(targets):
+        raise InvalidPath("a path is mapped twice; leave out one of them")
+    held = set(targets)
+    for number, target in enumerate(targets):
+        if target in targets[:number] or not held.isdisjoint(ancestors_of(target)):
+            raise InvalidPath(f"two paths are mapped onto {target[:80]!r}, or onto a path above it")
+        if unmapped(target):
+            raise InvalidPath(
+                f"the author's own {target[:80]!r} would come to where another path is mapped; "
+                "exclude it, or map it too"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ the CPU of all processes that work for it, Postgres' included; the broker's besi
 kafka, sql        `python -m packhorse_services.subscriber` on either journal
 watched           the same from SQL, where somebody watches all content; only when it is named
 filtered          the same from SQL, with a filter of 100 rules; only when it is named
-mapped            the same from SQL, with 50 mapped paths and 50 properties; only when it is named
+mapped            the same from SQL, with 100 mapped paths; only when it is named
+stripped          the same from SQL, with 100 names of properties; only when it is named
 profile           the same from SQL: writes build/profiles/import.svg; only when it is named
 debezium          Kafka Connect standalone with Debezium's JDBC sink, from a topic of the bare pages
 replication       Postgres' logical replication, sender and receiver
@@ -28,7 +29,7 @@ from tests.bench.importing.debezium import Debezium
 from tests.bench.importing.local import copy, loop, replication
 from tests.bench.importing.material import Material, material
 from tests.bench.importing.measuring import Cost
-from tests.bench.importing.product import filtered, mapped, product
+from tests.bench.importing.product import filtered, mapped, product, stripped
 from tests.bench.queues import emit
 from tests.harness.kafka.broker import running_kafka
 from tests.harness.postgres import Databases, running_postgres
@@ -39,6 +40,7 @@ _WAYS: dict[str, Callable[[Material], Cost]] = {
     "watched": lambda made: product(made, "sql", watched=True),
     "filtered": lambda made: product(made, "sql", rules=filtered),
     "mapped": lambda made: product(made, "sql", rules=mapped),
+    "stripped": lambda made: product(made, "sql", rules=stripped),
     "profile": lambda made: product(made, "sql", profile=Path("build/profiles/import.svg")),
     "debezium": Debezium(),
     "replication": replication,
@@ -47,7 +49,7 @@ _WAYS: dict[str, Callable[[Material], Cost]] = {
 }
 
 
-_NAMED_ONLY = ("watched", "filtered", "mapped", "profile")
+_NAMED_ONLY = ("watched", "filtered", "mapped", "stripped", "profile")
 _PARTS = ("program_us", "postgres_us", "broker_us", "cpu_us")
 
 

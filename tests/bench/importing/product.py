@@ -63,11 +63,14 @@ def filtered(made: Material) -> dict[str, str]:
 
 
 def mapped(made: Material) -> dict[str, str]:
-    """Return half as many folders that change their places, and names of which no page has one."""
-    folders = _folders(made)[: _RULES // 2]
-    places = dict(zip(folders, [*folders[1:], folders[0]], strict=True))
-    names = (f"cq:name{number}" for number in range(_RULES // 2))
-    return {"map_paths": json.dumps(places), "exclude_properties": ",".join(names)}
+    """Return folders of the pages that change their places with one another."""
+    folders = _folders(made)[:_RULES]
+    return {"map_paths": json.dumps(dict(zip(folders, [*folders[1:], folders[0]], strict=True)))}
+
+
+def stripped(_made: Material) -> dict[str, str]:
+    """Return names of properties that no page has."""
+    return {"exclude_properties": ",".join(f"cq:name{number}" for number in range(_RULES))}
 
 
 def _folders(made: Material) -> list[str]:

@@ -15,7 +15,8 @@ from packhorse.jobs.content_changes.watches import READ_WATCHES, ContentWatch, a
 from packhorse.packages.apply import apply
 from packhorse.packages.limits import LIMITS, PackageLimits
 from packhorse.packages.path_filter import EVERYTHING, PathFilter
-from packhorse.wire.messages import PackageMessage
+from packhorse.wire.actions import Paths, touched
+from packhorse.wire.messages import PackageEntry, PackageMessage
 from packhorse_services.subscriber.announce.statuses import Decision, record_statuses
 from packhorse_services.subscriber.commands import ledger
 from packhorse_services.subscriber.importing import path_locks
@@ -77,7 +78,7 @@ class Importer:
                 with connection.pipeline():
                     found = connection.execute(READ_WATCHES)
                     act_as(connection, IMPORTER)
-                    path_locks.lock(connection, self._placed(work.packages))
+                    path_locks.lock(connection, work.packages, self._touches)
                 watches = as_watches(found)
                 changes = self._apply(connection, work.packages, watched=bool(watches))
             # Nothing slow is done in a pipeline: a worker that is paused in one is not idle to
@@ -108,9 +109,14 @@ class Importer:
             )
         return changes
 
-    def _placed(self, packages: Sequence[PackageMessage]) -> Sequence[PackageMessage]:
-        """Return packages that name own paths: the folders above those are not the author's."""
-        return [*map(self._taken, packages)] if self.path_filter.map_paths else packages
+    def _touches(self, entry: PackageEntry) -> tuple[Paths, Paths]:
+        """Return own paths that a package changes: the folders above them are not the author's."""
+        nodes, subtrees = touched(entry)
+        if not self.path_filter.map_paths:
+            return nodes, subtrees
+        own_tops = self.path_filter.own_tops
+        deep = tuple(top for path in subtrees for top in own_tops(path))
+        return tuple(map(self.path_filter.own, nodes)), deep
 
     def _taken(self, package: PackageMessage) -> PackageMessage:
         """Return a package that names what is taken; one with a bad path fails when applied."""

@@ -7,13 +7,13 @@ statement and in one order, so subscriptions that wait for them never wait in a 
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from psycopg import Connection
 
 from packhorse.content.node import ROOT, parent_of
-from packhorse.wire.actions import touched
-from packhorse.wire.messages import PackageMessage
+from packhorse.wire.actions import Paths, touched
+from packhorse.wire.messages import PackageEntry, PackageMessage
 
 MAX_LOCKS = 200
 """Of one transaction; Postgres has memory for some thousands in all sessions together."""
@@ -28,24 +28,32 @@ _TAKE = """
 """
 
 
-def lock(connection: Connection, packages: Sequence[PackageMessage]) -> None:
+Touches = Callable[[PackageEntry], tuple[Paths, Paths]]
+"""Says which single nodes and which whole subtrees a package changes."""
+
+
+def lock(
+    connection: Connection, packages: Sequence[PackageMessage], touches: Touches = touched
+) -> None:
     """Take the locks of what `packages` change, until the end of the transaction.
 
     Raises `psycopg.errors.LockNotAvailable` when another subscription has one of them for too long.
     """
-    locks = path_locks(packages)
+    locks = path_locks(packages, touches)
     if locks:
         connection.execute(_TAKE, (list(locks), list(locks.values())))
 
 
-def path_locks(packages: Sequence[PackageMessage], *, bound: int = MAX_LOCKS) -> dict[int, bool]:
+def path_locks(
+    packages: Sequence[PackageMessage], touches: Touches = touched, *, bound: int = MAX_LOCKS
+) -> dict[int, bool]:
     """Return lock -> whether it is had alone, in the order in which to take them.
 
     None when nothing changes. Never more than `bound`, at least 1: whole subtrees are locked
     instead of what is in them, as far down the tree as that allows.
     """
     tree = _TouchedPaths()
-    for path, removes in _changes(packages):
+    for path, removes in _changes(packages, touches):
         tree.add(path, removes)
     taken: dict[int, bool] = {}
     for path, alone in tree.locks(bound):
@@ -89,10 +97,10 @@ class _TouchedPaths:
             yield path, alone or path in self._holders
 
 
-def _changes(packages: Sequence[PackageMessage]) -> Iterator[tuple[str, bool]]:
+def _changes(packages: Sequence[PackageMessage], touches: Touches) -> Iterator[tuple[str, bool]]:
     """Yield each path that is written, and whether nodes below it are removed."""
     for package in packages:
-        nodes, subtrees = touched(package.entry)
+        nodes, subtrees = touches(package.entry)
         yield from ((path, False) for path in nodes)
         yield from ((path, True) for path in subtrees)
 
