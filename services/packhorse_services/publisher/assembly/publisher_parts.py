@@ -47,7 +47,7 @@ from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
 from packhorse_services.publisher.queues.cache.queue_feed import QueueFeed
 from packhorse_services.publisher.queues.error_counts import ErrorCounts
 from packhorse_services.publisher.queues.history.answering import QueueHistories
-from packhorse_services.publisher.queues.history.sampler import EVERY_S, QueueSampler
+from packhorse_services.publisher.queues.history.sampler import QueueSampler
 from packhorse_services.publisher.queues.known_subscribers import (
     SubscriberForgetting,
     SubscriberNames,
@@ -110,6 +110,7 @@ class _Assembly:
         self.routes_pool = async_pool(self.url, "publisher-routes")
         subscribers = Subscribers(self.clock, settings.agent)
         self.queues = Queues(self._feed(), subscribers, ErrorCounts(), self.clock)
+        self.sampler = QueueSampler(self.tasks, self.queues)
         self.outcomes = self._outcomes()
         self.announcements = TopicFollower(
             self.journal, self.topics.discovery, self._hear, self.clock
@@ -169,7 +170,6 @@ class _Assembly:
 
     def _components(self) -> Sequence[Component]:
         cluster = self.backends.cluster
-        sampler = QueueSampler(self.tasks, self.queues)
         return (
             self.pool,
             *(() if cluster is None else (cluster, self._maintenance_tasks(cluster))),
@@ -179,9 +179,12 @@ class _Assembly:
             *self.outcomes.components,
             self.hub,
             self.intake,
-            Periodic("queue-upkeep", _UPKEEP_S, self.queues.keep_up, clock=self.clock),
-            Periodic("queue-samples", EVERY_S, sampler.sample, clock=self.clock, at_once=True),
+            Periodic("queue-upkeep", _UPKEEP_S, self._keep_up, clock=self.clock),
         )
+
+    def _keep_up(self) -> None:
+        self.queues.keep_up()
+        self.sampler.sample()
 
     def _maintenance_tasks(self, cluster: OwnCluster) -> JobsHost:
         """Without a cluster nobody does them: a publisher of a test is not there for long."""

@@ -12,9 +12,10 @@ from packhorse_services.publisher.queues.history import sample_rows
 from packhorse_services.publisher.queues.history.sample_rows import QueueSample
 from packhorse_services.publisher.queues.queue import Queues, SubscriberQueue
 
-EVERY_S = 15.0
 _TICKS = 4
-"""After so many a rate is that of the last minute."""
+"""After so many, 15 s apart, a rate is that of the last minute."""
+_PATIENCE_S = 2.0
+"""Not longer, for the queues' upkeep is done by the same thread."""
 _MOST = 2_000
 """Subscribers of a sample."""
 
@@ -45,7 +46,7 @@ class QueueSampler:
         self._ticks.append(now)
         if before is not None and known:
             samples = [_sample(one, before, now) for one in known]
-            with self._pool.connection() as connection:
+            with self._pool.connection(_PATIENCE_S) as connection:
                 act_as(connection, BOOKKEEPER)
                 sample_rows.write(connection, self._queues.agent, samples)
 
