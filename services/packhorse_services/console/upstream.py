@@ -21,6 +21,8 @@ T = TypeVar("T")
 _AT_A_TIME = 8
 """Requests that one page has under way."""
 _KEPT_S, _MOST_KEPT = 30.0, 200
+_PATIENCE_S = 3.0
+"""A page that shows the present waits no longer for the past."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +70,9 @@ class Remembered:
         until, known = self._kept.get(key, (0.0, None))
         if until <= time.monotonic():
             try:
-                known = await ask()
-            except ClientError:
+                async with asyncio.timeout(_PATIENCE_S):
+                    known = await ask()
+            except (ClientError, TimeoutError):
                 known = None
             if len(self._kept) >= _MOST_KEPT:
                 self._kept.clear()

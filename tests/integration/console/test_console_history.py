@@ -53,9 +53,9 @@ def test_a_subscriber_has_lines_with_axes_and_the_same_as_a_table(site: ConsoleS
     lag = [None, 60.0, 7_000.0, *[0.0] * 57]
     site.publisher.answers["GET /queues/sub2/history"] = history("sub2", lag)
     text = site.get("subscriber?agent=main&subscriber=sub2&hours=6").text
-    assert 'aria-label="Lag: now 0, at most 116.7 min"' in text
-    assert 'aria-label="Waiting: now 3, at most 3 packages"' in text
-    assert 'aria-label="Done: now 2.5, at most 2.5 packages a minute"' in text
+    assert 'aria-label="Lag: at the end 0, at most 116.7 min"' in text
+    assert 'aria-label="Waiting: at the end 3, at most 3 packages"' in text
+    assert 'aria-label="Done: at the end 2.5, at most 2.5 packages a minute"' in text
     assert ">200</text>" in text, "the axis ends at a round number of minutes"
     assert ">12:15</text>" in text
     assert "2026-01-01 12:02:00 UTC" in text

@@ -71,9 +71,8 @@ def _chart(title: str, unit: str, values: Values, history: Document) -> Chart:
     rows = [(HEIGHT - _BOTTOM - box[3] * part, f"{top * part:,.0f}") for part in (0, 0.5, 1)]
     said = f"{title}: nothing is known"
     if known:
-        last = "unknown" if values[-1] is None else f"{values[-1]:,.1f}".removesuffix(".0")
-        most = f"{max(known):,.1f}".removesuffix(".0")
-        said = f"{title}: now {last}, at most {most} {unit}"
+        last, most = (f"{one:,.1f}".removesuffix(".0") for one in (known[-1], max(known)))
+        said = f"{title}: at the end {last}, at most {most} {unit}"
     return Chart(title, unit, _path(values, top, box), rows, _columns(history, len(values)), said)
 
 

@@ -37,7 +37,7 @@ class QueueLag(BaseModel):
 
     subscriber: str
     lag_seconds: list[float | None] = Field(description=_LAG)
-    rate: float | None = Field(description=f"The last one. {_RATE}")
+    rate: float | None = Field(description=f"Of the last two points, the last one. {_RATE}")
 
 
 class QueueLags(Period):
@@ -66,13 +66,14 @@ class QueueHistories:
         most: dict[str, list[float | None]] = {}
         last: dict[str, float | None] = {}
         for point, subscribers, lags, rates in rows:
-            last.update(zip(subscribers, rates, strict=True))
+            if point >= window.points - 2:
+                last.update(zip(subscribers, rates, strict=True))
             for subscriber, lag in zip(subscribers, lags, strict=True):
                 points = most.get(subscriber) or most.setdefault(subscriber, [None] * window.points)
                 if lag is not None:
                     points[point] = max(points[point] or 0.0, lag)
         queues = [
-            QueueLag(subscriber=subscriber, lag_seconds=most[subscriber], rate=last[subscriber])
+            QueueLag(subscriber=subscriber, lag_seconds=most[subscriber], rate=last.get(subscriber))
             for subscriber in sorted(most)
         ]
         return QueueLags(

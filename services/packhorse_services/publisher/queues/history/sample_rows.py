@@ -69,9 +69,8 @@ _FORGET = """
 
 
 def write(connection: Connection, agent: str, samples: Sequence[QueueSample]) -> None:
-    """Store the sample of this minute, unless there is one."""
-    columns = [list(column) for column in zip(*samples, strict=True)]
-    connection.execute(_WRITE, (agent, *(columns or [[]] * len(QueueSample._fields))))
+    """Store the sample of this minute, of one queue at least, unless there is one."""
+    connection.execute(_WRITE, (agent, *map(list, zip(*samples, strict=True))))
 
 
 async def read_all(
