@@ -12,7 +12,14 @@ from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import WayIn, admit_visitors
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.stopping import calling_at_stop
-from packhorse_services.console.explore import compare, content, download, journal, live
+from packhorse_services.console.explore import (
+    compare,
+    comparisons,
+    content,
+    download,
+    journal,
+    live,
+)
 from packhorse_services.console.frame.rendering import PAGES
 from packhorse_services.console.frame.visit import not_done
 from packhorse_services.console.page import (
@@ -48,7 +55,7 @@ _PAGES = (
         mending,
         failures,
     ),
-    *(commands, acts, distribute, releases, content, download, compare, live, journal),
+    *(commands, acts, distribute, releases, content, download, compare, comparisons, live, journal),
     *(jobs, work_acts, bulk, schedules, topology, pipeline),
 )
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
+import httpx
 import pytest
 
 from packhorse.runtime import audit
@@ -71,6 +72,34 @@ def test_whether_a_subtree_is_equal_is_shown_for_each_subscriber(site: ConsoleSi
     assert "differs" in first
     assert "equal" in second
     assert "data-compared" not in site.get("compare?path=/site").text, "not before it is asked"
+
+
+def test_r35_a_program_compares_with_one_request(
+    site: ConsoleSite, running: tuple[ConsoleSite, WrittenPublisher, WrittenPublisher]
+) -> None:
+    def asked(token: str | None = "operator", path: str = "site", **query: Any) -> httpx.Response:
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        return httpx.get(
+            f"{site.url}/compare/{path}", params=query, headers=headers, timeout=120, verify=False
+        )
+
+    found = asked(subscriber="sub1").json()
+    kinds = {one["path"]: one["kind"] for one in found["differences"]}
+    assert kinds == {
+        "/site/alone": "extra",
+        "/site/lacks": "missing",
+        "/site/other": "different",
+    }
+    assert (found["nodes"], found["under_way"], found["next"]) == (4, 0, None)
+    assert asked(subscriber="sub2").json()["differences"] == []
+    assert len(asked(subscriber="sub1", other="sub2").json()["differences"]) == 3
+    assert asked(None, subscriber="sub1").status_code == 401
+    assert asked(subscriber="nobody").status_code == 404
+    assert asked(subscriber="sub1", wrong="1").status_code == 422
+    meanwhile: list[httpx.Response] = []
+    running[2].meanwhile.append(lambda: meanwhile.append(asked(subscriber="sub1")))
+    assert asked(subscriber="sub1").status_code == 200
+    assert meanwhile[0].status_code == 429
 
 
 def test_a_caller_has_one_comparison_at_a_time_and_others_have_theirs(
