@@ -74,6 +74,14 @@ def test_names_in_a_history_are_text(site: ConsoleSite) -> None:
     assert "<script>alert" not in text
 
 
+def test_marks_are_few_and_short() -> None:
+    for step, marks in ((60, 5), (360, 7), (1_440, 5)):
+        long = history("sub", [1.0] * 60, length=[1_900_000] * 60, step_seconds=step)
+        _, waiting, _ = charts.charts(Document(long))
+        assert len(waiting.columns) == marks
+        assert [text for _, text in waiting.rows] == ["0", "1M", "2M"]
+
+
 @pytest.mark.parametrize(
     ("lag", "parts"),
     [([None] * 30, 0), ([5.0] * 30, 1), ([5.0, None, 5.0], 2), ([None, 1e9, None], 1)],

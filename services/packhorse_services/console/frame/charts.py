@@ -14,6 +14,8 @@ WIDTH, HEIGHT = 360, 150
 _LEFT, _TOP, _RIGHT, _BOTTOM = 58, 10, 24, 24
 _TIMES = ((120.0, 1.0, "s"), (7_200.0, 60.0, "min"), (172_800.0, 3_600.0, "h"))
 _DAY = 86_400.0, "d"
+_COLUMNS = ((2 * 3_600, 900), (8 * 3_600, 3_600), (float("inf"), 6 * 3_600))
+"""Seconds of a line, at most, and between the round times that are named below it."""
 _EDGE = 2
 """What a line keeps of the height, so that its own width is not cut off."""
 
@@ -68,7 +70,7 @@ def _chart(title: str, unit: str, values: Values, history: Document) -> Chart:
     known = [value for value in values if value is not None]
     top, wide, high = _round_above(max(known, default=0)), WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP
     box = _LEFT, _TOP, wide, high - _BOTTOM
-    rows = [(HEIGHT - _BOTTOM - box[3] * part, f"{top * part:,.0f}") for part in (0, 0.5, 1)]
+    rows = [(HEIGHT - _BOTTOM - box[3] * part, _number(top * part)) for part in (0, 0.5, 1)]
     said = f"{title}: nothing is known"
     if known:
         last, most = (f"{one:,.1f}".removesuffix(".0") for one in (known[-1], max(known)))
@@ -86,11 +88,18 @@ def _round_above(most: float) -> int:
         size *= 10
 
 
+def _number(mark: float) -> str:
+    """Return what has room beside an axis."""
+    if mark >= 1_000_000:
+        return f"{mark / 1_000_000:g}M"
+    return f"{mark / 1_000:g}k" if mark >= 10_000 else f"{mark:,.0f}"
+
+
 def _columns(history: Document, points: int) -> list[tuple[float, str]]:
     """Return where round times lie, in UTC."""
     since = datetime.fromisoformat(history["since"]).astimezone(UTC)
     span_s = points * history["step_seconds"]
-    step_s = 900 if span_s <= 7_200 else 6 * 3_600
+    step_s = next(step_s for most_s, step_s in _COLUMNS if span_s <= most_s)
     first_s = -since.timestamp() % step_s
     wide = WIDTH - _LEFT - _RIGHT
     marks = (first_s + number * step_s for number in range(int((span_s - first_s) // step_s) + 1))
