@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from httpx._transports import default as httpx_transports
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling, Scheduling
 
@@ -26,6 +27,7 @@ _SPARK_TIMEOUT_S = 1_800
 def pytest_configure() -> None:
     """Give each worker of a parallel run ports of its own: who is given one listens only later."""
     use_memory()
+    _load_certificates_once()
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     each = 20_000 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     first = 10_000 + each * worker
@@ -38,6 +40,11 @@ def pytest_configure() -> None:
         suppress_health_check=[HealthCheck.too_slow],
     )
     settings.load_profile("untimed")
+
+
+def _load_certificates_once() -> None:
+    """Let all clients of httpx share what they trust: to load it costs each of them 22 ms."""
+    httpx_transports.create_ssl_context = cache(httpx_transports.create_ssl_context)  # type: ignore[attr-defined]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
