@@ -12,6 +12,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
 PROTOS := $(wildcard proto/packhorse/wire/v1/*.proto)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Where an environment forbids bytecode, as some images do, each start compiles all sources anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup demo up test check format unit contract integration e2e screenshots proofs chaos bench bench-full \
 	bench-pipeline profile-import profile-distribute proto openapi clients tables docs migration dev-kafka constraints clean

@@ -51,7 +51,7 @@ class FailingBlobs:
             yield chunk
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def few_objects() -> Iterator[None]:
     """Keep a collection short: it leaves out what other tests of this process have made."""
     gc.collect()
