@@ -9,9 +9,16 @@ NAME = "events"
 
 
 def event_page(document: Mapping[str, Any]) -> str:
-    """Return the page of the events that the publisher sends."""
+    """Return the page of what a publisher reports, and of what hooks tell."""
     info, components = document["info"], document["components"]
-    lines = ["# Events on the journal", "", plain(info["description"]), "", "## Channels", ""]
+    lines = [
+        "# Events on the journal, and messages of hooks",
+        "",
+        plain(info["description"]),
+        "",
+        "## Channels",
+        "",
+    ]
     for channel in document["channels"].values():
         lines += [f"### `{channel['address']}`", "", plain(channel.get("description", "")), ""]
         for name, parameter in channel.get("parameters", {}).items():

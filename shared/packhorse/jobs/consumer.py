@@ -33,12 +33,15 @@ class Cancel(Exception):
 class Retry(Exception):
     """Raise it in a consumer for a job that is to be tried again, as FAILED does.
 
-    `after` is how long to wait instead of the queue's delay.
+    `after` is how long to wait instead of the queue's delay; if it only `lengthens`, the queue's
+    holds where that is longer.
     """
 
-    def __init__(self, why: str = "", *, after: timedelta | None = None) -> None:
+    def __init__(
+        self, why: str = "", *, after: timedelta | None = None, lengthens: bool = False
+    ) -> None:
         super().__init__(why)
-        self.after = after
+        self.after, self.lengthens = after, lengthens
 
 
 LONGEST_RETRY_DELAY = timedelta(days=3660)
@@ -56,6 +59,8 @@ class Result:
     message: str = ""
     retry_delay: timedelta | None = None
     """With FAILED: how long to wait, instead of the queue's delay; 3660 days at most."""
+    lengthens: bool = False
+    """Whether the queue's delay holds where it is longer than `retry_delay`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "outcome", Outcome(self.outcome))

@@ -102,6 +102,9 @@ def test_a_lost_job_is_tried_at_once_and_a_failed_one_later() -> None:
 def test_a_consumer_may_say_the_delay() -> None:
     assert decide(held(), How.FAILED, "", 0.5, 17.0).delay_s == 17.0
     assert decide(held(), How.FAILED, "", 0.5, -1.0).delay_s == 0.0
+    later = held(attempts=4, max_retries=-1)  # its queue's delay is 16 s
+    for asked, waited in ((17.0, 17.0), (5.0, 16.0), (None, 16.0)):
+        assert decide(later, How.FAILED, "", 0.0, asked, lengthens=True).delay_s == waited
 
 
 def test_the_delay_doubles_up_to_a_limit_and_is_never_longer() -> None:

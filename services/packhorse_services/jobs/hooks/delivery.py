@@ -11,8 +11,7 @@ from packhorse.clock import Clock, SystemClock
 from packhorse.jobs.consumer import Cancel, Outcome, Result, Retry
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.job import Job
-from packhorse.jobs.store.endings import backoff
-from packhorse_services.jobs.hooks.hook import Hook, queue_of, topic_of
+from packhorse_services.jobs.hooks.hook import Hook, topic_of
 from packhorse_services.jobs.hooks.message import body_of, headers_of, id_of
 
 _GONE = 410
@@ -36,7 +35,7 @@ class Delivery:
             raise Retry(f"no answer within {self._hook.timeout_s:g} s") from None
         except (httpx.HTTPError, OSError, ssl.SSLError) as error:
             raise Retry(f"{type(error).__name__}: {error}") from None
-        return _judged(answer, job)
+        return _judged(answer)
 
     async def _post(self, headers: Mapping[str, str], body: bytes) -> httpx.Response:
         """Return the answer without its body, which is not read."""
@@ -51,7 +50,7 @@ class Delivery:
             return answer
 
 
-def _judged(answer: httpx.Response, job: Job) -> Result:
+def _judged(answer: httpx.Response) -> Result:
     said = f"the receiver answered {answer.status_code}"
     if answer.is_success:
         return Result(Outcome.OK, said)
@@ -59,20 +58,16 @@ def _judged(answer: httpx.Response, job: Job) -> Result:
         raise Cancel(f"{said}: it is gone for good")
     if answer.has_redirect_location:
         raise Retry(f"{said}; redirects are not followed")
-    raise Retry(said, after=wait_of(answer.headers, job))
+    # Each answer counts as a retry, and small waits would use them up in minutes.
+    raise Retry(said, after=wait_of(answer.headers), lengthens=True)
 
 
-def wait_of(headers: Mapping[str, str], job: Job) -> timedelta | None:
-    """Return how long an answer asks to wait, an hour at most; None where the queue's delay does.
-
-    It only lengthens: each answer counts as a retry, and small waits would use them up in minutes.
-    """
+def wait_of(headers: Mapping[str, str]) -> timedelta | None:
+    """Return how long an answer asks to wait, an hour at most; None where it does not ask."""
     text = headers.get("retry-after", "")
     if not (text.isascii() and text.isdecimal() and len(text) < 10):
         return None
-    asked, queue = min(timedelta(seconds=int(text)), _LONGEST_WAIT), queue_of("any")
-    own_s = backoff(job.attempts, queue.retry_delay_s, queue.max_retry_delay_s, jitter=0)
-    return asked if asked > timedelta(seconds=own_s) else None
+    return min(timedelta(seconds=int(text)), _LONGEST_WAIT)
 
 
 def add_deliveries(consumers: Consumers, hooks: Mapping[str, Hook]) -> None:

@@ -100,9 +100,20 @@ class EndDecision:
 
 
 def decide(
-    held: HeldJob, how: How, message: str, jitter: float, retry_delay_s: float | None = None
+    held: HeldJob,
+    how: How,
+    message: str,
+    jitter: float,
+    retry_delay_s: float | None = None,
+    *,
+    lengthens: bool = False,
 ) -> EndDecision:
-    """Say what becomes of a job whose attempt ended; `jitter` is a random number of [0, 1)."""
+    """Say what becomes of a job whose attempt ended; `jitter` is a random number of [0, 1).
+
+    `retry_delay_s` is instead of the queue's delay, or where it `lengthens`, if it is longer.
+    """
+    own_s = backoff(held.attempts, held.retry_delay_s, held.max_retry_delay_s, jitter)
+    wanted_s = own_s if retry_delay_s is None else max(own_s if lengthens else 0.0, retry_delay_s)
     result = _result(held, how)
     waits = result is JobState.QUEUED and how in (How.FAILED, How.TIMED_OUT)
     counted = how not in (How.RELEASED, How.UNBEGUN)
@@ -111,7 +122,7 @@ def decide(
         how=how,
         message=message,
         result=result,
-        delay_s=_delay(held, jitter, retry_delay_s) if waits and not held.again else 0.0,
+        delay_s=wanted_s if waits and not held.again else 0.0,
         attempts=0 if held.again else held.attempts - (not counted),
         retry=how is not How.OK and (held.retry or how is not How.UNBEGUN),
         past=None if how in (How.OK, How.UNBEGUN) or held.again else _past(held, how, message),
@@ -135,12 +146,6 @@ def _result(held: HeldJob, how: How) -> JobState:
     if tried and held.max_retries >= 0 and held.attempts > held.max_retries:
         return JobState.GIVEN_UP
     return JobState.QUEUED
-
-
-def _delay(held: HeldJob, jitter: float, wanted_s: float | None) -> float:
-    if wanted_s is not None:
-        return max(0.0, wanted_s)
-    return backoff(held.attempts, held.retry_delay_s, held.max_retry_delay_s, jitter)
 
 
 def _past(held: HeldJob, how: How, message: str) -> Attempt:

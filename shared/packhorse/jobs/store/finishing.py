@@ -91,6 +91,7 @@ def finish(connection: Connection, ended: Sequence[Ended], *, wait: bool = True)
             stored_text(result.message),
             _jitter(),
             None if delay is None else delay.total_seconds(),
+            lengthens=result.lengthens,
         )
 
     return _end(connection, list(results), held, decided)

@@ -179,7 +179,7 @@ def _result(running: RunningAttempt, consumer: ContextConsumer, context: JobCont
         ended = " after its attempt had ended" if running.is_closed else ""
         logger.exception("a consumer raised%s: %s", ended, said, extra=_named(running))
         return Result(Outcome.FAILED, said)
-    return Result(result.outcome, stored_text(result.message), result.retry_delay)
+    return replace(result, message=stored_text(result.message))
 
 
 def _given(running: RunningAttempt, consumer: ContextConsumer, context: JobContext) -> object:
@@ -188,7 +188,7 @@ def _given(running: RunningAttempt, consumer: ContextConsumer, context: JobConte
     except Cancel as cancelled:
         return Result(Outcome.CANCEL, str(cancelled))
     except Retry as retry:
-        return Result(Outcome.FAILED, str(retry), retry.after)
+        return Result(Outcome.FAILED, str(retry), retry.after, retry.lengthens)
 
 
 def _checked(given: object) -> Result:

@@ -8,7 +8,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from threading import Event
 
@@ -260,7 +260,7 @@ class ResultQueue:
         with self._lock:
             if not self._open or not running.close():
                 raise JobLost(f"attempt {running.job.attempts} of job {running.job.number} is over")
-            reported = Result(result.outcome, stored_text(result.message), result.retry_delay)
+            reported = replace(result, message=stored_text(result.message))
             self._submitted.append(End(running, reported, reply=reply))
         self._bell.set()
         if not reply.wait():
