@@ -9,6 +9,9 @@ from packhorse.content.node import InvalidNode, InvalidPath, Node, has_control
 _REST = "*"
 """At the end of a name it stands for any rest."""
 
+_OPENING, _FEW = 3, 10
+"""Characters with which names begin, and how many such beginnings are looked for one by one."""
+
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 
@@ -35,22 +38,36 @@ def naming(names: Sequence[str]) -> Callable[[str], bool]:
     return lambda name: name in held or name.startswith(begins)
 
 
+def _looking_for(names: Sequence[str]) -> Callable[[str], bool]:
+    """Return a cheap look whether the text of an object may have a member of these names.
+
+    Names in which something is escaped are not seen.
+    """
+    whole, beginnings = as_matched(names)
+    held, begins = frozenset(whole), tuple(beginnings)
+    opened = {f'"{name[:_OPENING]}' for name in (*whole, *beginnings)}
+
+    def may_hold(text: str) -> bool:
+        if len(opened) <= _FEW and not any(one in text for one in opened):
+            return False
+        parts = text.split('"')  # each name is one of them, alone
+        return not held.isdisjoint(parts) or (
+            bool(begins) and any(part.startswith(begins) for part in parts)
+        )
+
+    return may_hold
+
+
 def leaving_out(names: Sequence[str]) -> Callable[[Node], Node]:
     """Return what gives a node without the properties of these names, binary ones too.
 
     It raises `InvalidNode` for properties that are no JSON object.
     """
-    whole, beginnings = as_matched(names)
-    held, begins, named = frozenset(whole), tuple(beginnings), naming(names)
+    may_hold, named = _looking_for(names), naming(names)
 
     def without(node: Node) -> Node:
         text, binaries = node.properties, node.binaries
-        parts = text.split('"')  # of the names that nothing escapes each is one of them, alone
-        if (
-            not held.isdisjoint(parts)
-            or (begins and any(part.startswith(begins) for part in parts))
-            or ("\\" in text and ("\\u" in text or "\\/" in text))
-        ):
+        if may_hold(text) or ("\\" in text and ("\\u" in text or "\\/" in text)):
             text = _without(text, named)
         if binaries and any(named(one.name) for one in binaries):
             binaries = tuple(one for one in binaries if not named(one.name))
