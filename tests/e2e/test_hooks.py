@@ -114,6 +114,8 @@ def hooked(databases: Databases, tmp_path: Path) -> Iterator[Hooked]:
         receiver.start()
         built.start()
         eventually(lambda: rows_of(url, "SELECT FROM jobs.queue WHERE name = 'hooks.cdn'"))
+        at_author = {"hooks": json.dumps({"search": {**hook, "paths": ["/authored"]}})}
+        built.programs.jobs(built.author_url, **at_author).start()
         queue = {"patterns": ["packhorse/hooks/cdn"], "type": "UNORDERED", "max_retries": -1}
         delays = {"retry_delay_s": 0.1, "max_retry_delay_s": 0.2}
         made.ask("PUT", "/job-queues/hooks.cdn", json={**queue, **delays})
@@ -161,6 +163,7 @@ def test_r34_each_change_is_delivered_whatever_fails_or_is_killed(hooked: Hooked
     assert len(hooked.heard(204)) == len(done), "two services deliver one job"
     _are_signed(hooked.heard())
     _is_given_up_and_retried(hooked)
+    _follows_the_author(hooked)
     shown = [hooked.ask("GET", path) for path in ("/jobs?state=SUCCEEDED", "/content-watches")]
     said = json.dumps(shown) + hooked.jobs.log.read_text() + hooked.other_jobs.log.read_text()
     assert not [one for one in (*SECRETS, HIDDEN) if one in said]
@@ -177,3 +180,16 @@ def _is_given_up_and_retried(hooked: Hooked) -> None:
     assert {one["webhook-id"] for one in hooked.heard(410)} == {
         one["webhook-id"] for one in hooked.heard(200)
     }
+
+
+def _follows_the_author(hooked: Hooked) -> None:
+    watched = "SELECT FROM jobs.content_watch WHERE name = 'packhorse.hooks.search'"
+    eventually(lambda: rows_of(hooked.site.author_url, watched), what="the author is watched")
+    hooked.site.put("/authored/page")
+    of_author = eventually(lambda: _without_subscriber(hooked), what="the author's change is told")
+    assert [one["data"]["paths"] for one in of_author] == [["/authored/page"]]
+
+
+def _without_subscriber(hooked: Hooked) -> list[Any]:
+    told = [json.loads(one["body"]) for one in hooked.heard(200)]
+    return [one for one in told if "subscriber" not in one["data"]]

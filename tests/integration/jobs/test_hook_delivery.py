@@ -16,6 +16,7 @@ from packhorse_services.cli.stack.ports import free_port
 from packhorse_services.jobs.hooks.delivery import Delivery
 from packhorse_services.jobs.hooks.hook import Hook
 from tests.harness.answering import answering
+from tests.harness.clock import ManualClock
 from tests.unit.jobs.test_hooks import SECRET, job
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
@@ -88,3 +89,25 @@ def test_who_is_not_there_is_tried_again_and_not_named() -> None:
     with pytest.raises(Retry) as tried:
         delivery(f"http://127.0.0.1:{free_port()}")(job())
     assert "hidden" not in str(tried.value)
+
+
+def test_a_clock_that_jumps_changes_the_time_of_a_message_alone() -> None:
+    told: list[tuple[str, ...]] = []
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"])).decode()
+            names = ("webhook-timestamp", "webhook-signature", "webhook-id")
+            told.append((*(str(self.headers[name]) for name in names), body))
+            says(503)(self)
+
+    now_ms = 1_700_000_000_000
+    with answering(Receiver) as url:
+        hook = Hook.model_validate({"url": url, "secrets": [SECRET]})
+        for jumped_ms in (now_ms, now_ms + 3_600_000, now_ms - 86_400_000):
+            clock = ManualClock(wall_ms=jumped_ms)
+            with pytest.raises(Retry):
+                Delivery(hook, ssl.create_default_context(), clock)(job())
+    times, signatures, ids, bodies = map(set, zip(*told, strict=True))
+    assert times == {"1700000000", "1700003600", "1699913600"}
+    assert (len(signatures), len(ids), len(bodies)) == (3, 1, 1)
