@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-_POLL_S = 0.5
+_POLL_S = 0.25
 _PATIENCE_S = 20.0
 _CHECK_S = 15.0
 _RETRY_S = 1.0
@@ -46,8 +46,8 @@ def read_to(
 
     `end` is one that the log has had, such as its `Bounds.next`: an empty poll proves nothing. A
     batch may be empty, when only the position moved, and the last one may go beyond `end`.
-    `meanwhile` is called about every half second, and before each batch; what it raises ends the
-    reading. Raises `LogCut`, and `JournalUnavailable` after `patience_s` without progress.
+    `meanwhile` is called before each poll, of which there are some in a second; what it raises
+    ends the reading. Raises `LogCut`, and `JournalUnavailable` after `patience_s` without progress.
     """
     patience = time.monotonic() + patience_s
     position = reader.position(partition)

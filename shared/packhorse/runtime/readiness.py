@@ -1,4 +1,7 @@
-"""Whether a process can do its work now: named checks, run in threads, remembered for a second."""
+"""Whether a process can do its work now: named checks, run in threads, remembered for a second.
+
+A failure is remembered for less: who starts a program waits for its end.
+"""
 
 import asyncio
 import logging
@@ -19,14 +22,17 @@ class NotReady(Exception):
     """Raised by a check whose text is a code that anybody may be shown."""
 
 
-_LIVE_S = 1.0
+_LIVE_S, _FAILED_LIVE_S = 1.0, 0.1
 _TIMEOUT_S = 5.0
 _WARNING_S = 0.25
 """A probe waits no longer than this for what can't make the process unready."""
 
 
 class Readiness:
-    """Runs the checks at most once a second, however many ask; a check that hangs has failed."""
+    """Runs the checks, however many ask, once a second, and more often while one of them fails.
+
+    A check that hangs has failed.
+    """
 
     def __init__(
         self,
@@ -52,8 +58,8 @@ class Readiness:
 
     async def failures(self) -> dict[str, str]:
         """Return every check's name, with an empty text or the kind of error that it raised."""
-        now = self._clock.monotonic()
-        if self._known_at is None or now - self._known_at >= _LIVE_S:
+        live_s = _FAILED_LIVE_S if any(self._results.values()) else _LIVE_S
+        if self._known_at is None or self._clock.monotonic() - self._known_at >= live_s:
             if self._refreshing is None or self._refreshing.done():
                 self._refreshing = asyncio.create_task(self._refresh())
             await asyncio.shield(self._refreshing)

@@ -42,6 +42,26 @@ def test_many_askers_cost_one_check_a_second() -> None:
     asyncio.run(ask_often())
 
 
+def test_a_failure_that_ends_is_seen_soon() -> None:
+    clock, away = ManualClock(), threading.Event()
+
+    def check() -> None:
+        if away.is_set():
+            _fail()
+
+    away.set()
+    subject = Readiness({"x": check}, clock)
+
+    async def ask() -> None:
+        assert await subject.failures() == {"x": "ConnectionError"}
+        away.clear()
+        assert await subject.failures() == {"x": "ConnectionError"}
+        clock.advance(0.1)
+        assert await subject.failures() == {"x": ""}
+
+    asyncio.run(ask())
+
+
 def test_a_check_that_hangs_has_failed_and_is_not_started_again() -> None:
     release, started = threading.Event(), []
 

@@ -17,7 +17,7 @@ from packhorse_services.publisher.live.events import (
 )
 from packhorse_services.publisher.live.recent_events import EventBatch, RecentEvents, decoded
 
-_POLL_S = 0.5
+_POLL_S = 0.25
 _PATIENCE_S = 10.0
 _RECORDS = 500
 _BYTES = 2 * 1024 * 1024

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 Handler = Callable[[Record, bool], None]
 """Takes a record, and whether it is fresh: false for those that were there before we came."""
 
-_POLL_S = 0.5
+_POLL_S = 0.25
 _RETRY_S = 1.0
 
 
@@ -73,13 +73,13 @@ class TopicFollower(WorkerComponent):
 
     def _read(self, reader: Reader, ends: Sequence[int], stopping: threading.Event) -> None:
         while not stopping.is_set():
-            records = reader.poll(_POLL_S)
-            for record in records:
-                self._handler(record, self._caught_up.is_set())
-                self._positions[record.partition] = record.offset + 1
             if not self._caught_up.is_set() and all(
                 reader.position(number) >= end for number, end in enumerate(ends)
             ):
                 self._caught_up.set()
+            records = reader.poll(_POLL_S)
+            for record in records:
+                self._handler(record, self._caught_up.is_set())
+                self._positions[record.partition] = record.offset + 1
             if records:
                 self.changes.announce()

@@ -19,7 +19,7 @@ from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
 from packhorse_services.publisher.queues.cache.ranges import RangeFetch, Ranges
 from packhorse_services.publisher.queues.cache.scanning import QueuePage
 
-_POLL_S = 0.5
+_POLL_S = 0.25
 _BATCH = 2_000
 
 
