@@ -46,7 +46,7 @@ def history(up: Up, monkeypatch: pytest.MonkeyPatch) -> Up:
     return up
 
 
-def test_every_task_one_after_the_other(history: Up) -> None:
+def test_every_task_one_after_the_other(history: Up, monkeypatch: pytest.MonkeyPatch) -> None:
     def task(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         done = packhorse_program("pipeline", *arguments, data=history.data, check=False)
         assert done.returncode == code, f"{arguments}: {done.stdout}{done.stderr}"
@@ -68,7 +68,10 @@ def test_every_task_one_after_the_other(history: Up) -> None:
     assert restored["distribute"] == f"packhorse distribute --deep {TOP}"
     assert content(history, "GET", f"{TOP}/a")["properties"]["title"] == "first"
 
-    [audited] = documents("audit")
+    with monkeypatch.context() as production:  # of all tasks it has the largest plans
+        for name, value in spark_environment(as_in_production=True).items():
+            production.setenv(name, value)
+        [audited] = documents("audit")
     assert [one["subscriber"] for one in audited["subscribers"]] == ["sub1", "sub2", "sub3"]
     assert all(one["equal"] for one in audited["subscribers"]), audited
     [mark] = documents("mark")

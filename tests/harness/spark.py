@@ -20,9 +20,10 @@ QUICK = {
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 AS_IN_PRODUCTION = os.environ.get("TEST_SPARK_AS_IN_PRODUCTION") == "1"
-"""Whether the tests' session compiles its plans and adapts them; in `make chaos` it does.
+"""Whether the tests' sessions compile their plans and adapt them; in `make chaos` they do.
 
-To compile a plan takes longer than a test's handful of rows. The programs always do it.
+To compile a plan takes longer than a test's handful of rows. `make test` has one program that does
+it in `test_pipeline_tasks.py`, and one on a cluster.
 """
 _SMALL = {
     "spark.sql.shuffle.partitions": "1",
@@ -46,6 +47,7 @@ def spark_for_tests(folder: Path) -> SparkSession:
     return spark_session(settings, Location.parse(settings.tables_url), "tests")
 
 
-def spark_environment() -> dict[str, str]:
-    """Return settings that make a program's own session as quick."""
-    return {"PACKHORSE_SPARK_MASTER": "local[2]", "PACKHORSE_SPARK_CONF": json.dumps(QUICK)}
+def spark_environment(*, as_in_production: bool = AS_IN_PRODUCTION) -> dict[str, str]:
+    """Return settings that make a program's own session as quick; its plans may be compiled."""
+    conf = QUICK if as_in_production else {**QUICK, **_SMALL}
+    return {"PACKHORSE_SPARK_MASTER": "local[2]", "PACKHORSE_SPARK_CONF": json.dumps(conf)}

@@ -80,7 +80,9 @@ class BrokenOffError(Exception):
     """What a kill looks like from inside."""
 
 
-@pytest.mark.parametrize("point", ["after bronze", f"after {tables.PACKAGES}"])
+@pytest.mark.parametrize(
+    "point", ["after bronze", pytest.param(f"after {tables.PACKAGES}", marks=pytest.mark.depth)]
+)
 def test_a_batch_that_was_half_done_is_decoded_without_its_checkpoint_and_the_journal(
     site: ArchiveSite, point: str
 ) -> None:
@@ -208,6 +210,7 @@ def test_it_goes_on_after_bronze_was_compacted_and_expired(site: ArchiveSite) ->
     assert len(site.rows(tables.COMMANDS)) == 5
 
 
+@pytest.mark.depth  # `test_measures_beside_upkeep.py` archives to S3, with others beside it
 def test_tables_and_checkpoints_on_s3(
     spark: SparkSession, database_url: str, tmp_path: Path, s3: S3Server
 ) -> None:

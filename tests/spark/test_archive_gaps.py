@@ -18,7 +18,11 @@ from tests.spark.test_archive import journal_url
 pytestmark = pytest.mark.spark
 
 
-ON_BOTH = pytest.mark.parametrize("site", ["sql", "kafka"], indirect=True)
+def first_on(*journals: str) -> pytest.MarkDecorator:
+    """Let a test run on the first of these journals, and in `make chaos` on the others, too."""
+    first, *others = journals
+    marked = [pytest.param(one, marks=pytest.mark.depth) for one in others]
+    return pytest.mark.parametrize("site", [first, *marked], indirect=True)
 
 
 @pytest.fixture
@@ -36,7 +40,7 @@ def gaps(site: ArchiveSite) -> set[tuple[str, int, int, int]]:
     }
 
 
-@ON_BOTH
+@first_on("sql", "kafka")
 def test_r2_a_hole_stops_until_it_is_accepted(site: ArchiveSite) -> None:
     package, discovery = site.topics.package, site.topics.discovery
     site.fill(range(4), "package", "discovery")
@@ -59,7 +63,7 @@ def test_r2_a_hole_stops_until_it_is_accepted(site: ArchiveSite) -> None:
     assert site.places(tables.PACKAGES) == [0, 1, 2, 3, 7, 8, 9, 10]
 
 
-@pytest.mark.parametrize("site", ["sql"], indirect=True)
+@first_on("sql")
 def test_announcements_that_were_forgotten_stop_nobody(site: ArchiveSite) -> None:
     discovery = site.topics.discovery
     site.fill([0], "discovery")
@@ -72,7 +76,7 @@ def test_announcements_that_were_forgotten_stop_nobody(site: ArchiveSite) -> Non
     assert sorted(row["announced_ms"] for row in site.rows(tables.ANNOUNCEMENTS)) == [0, 10]
 
 
-@ON_BOTH
+@first_on("kafka", "sql")
 def test_r2_a_hole_that_opens_during_the_run_is_named_too(site: ArchiveSite) -> None:
     """The records are large, so that no client has fetched the last ones with the first."""
     package = site.topics.package
@@ -89,9 +93,7 @@ def test_r2_a_hole_that_opens_during_the_run_is_named_too(site: ArchiveSite) -> 
     assert max(site.places(tables.QUARANTINE)) == 15
 
 
-@pytest.mark.parametrize(
-    "site", ["sql", pytest.param("kafka", marks=pytest.mark.depth)], indirect=True
-)
+@first_on("sql", "kafka")
 def test_r24_a_last_record_that_is_another_one_stops_the_archive(site: ArchiveSite) -> None:
     """As after a restore: what the archive holds is not what the journal has there."""
     command = site.topics.command

@@ -21,13 +21,13 @@ from tests.harness.archive_site import ArchiveSite, archive_site
 pytestmark = pytest.mark.spark
 
 POINTS = (
-    "before bronze",
     "after bronze",
-    f"before {tables.PACKAGES}",
     f"after {tables.PACKAGES}",
+    "before bronze",
+    f"before {tables.PACKAGES}",
     f"after {tables.STATUSES}",
 )
-KILLS = int(os.environ.get("TEST_ARCHIVE_KILLS", "5"))
+KILLS = int(os.environ.get("TEST_ARCHIVE_KILLS", "2"))
 """Rounds over the points; `make chaos` has 20."""
 
 

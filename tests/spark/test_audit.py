@@ -115,7 +115,16 @@ def reported(audited: Audited) -> set[tuple[str, str, int | None]]:
     return {(one.kind, one.path, one.offset) for one in audited.findings}
 
 
-def test_r35_what_is_for_named_subscribers_is_expected_there_alone(site: Site) -> None:
+BASES = pytest.mark.parametrize(
+    "with_base", [False, pytest.param(True, marks=pytest.mark.depth)], ids=["alone", "with base"]
+)
+"""Whether the fold goes on from a snapshot for everybody."""
+
+
+@BASES
+def test_r35_what_is_for_named_subscribers_is_expected_there_alone(
+    site: Site, with_base: bool
+) -> None:
     special = site.history.add(page("/a/b", 3), page("/special"), to=["named"])
     site.history.add(page("/after"))
     archive(site.location, site.history.records[special:])
@@ -131,21 +140,22 @@ def test_r35_what_is_for_named_subscribers_is_expected_there_alone(site: Site) -
             (special,),
         )
     statuses(site.location, ("told", special, "LEFT_OUT"))
-    for with_base in (False, True):
-        if with_base:
-            request = SnapshotRequest()
-            blobs = str(site.history.bodies.root)
-            made = make_snapshot(site.spark, site.location, blobs, request).snapshot
-            assert (made.subscriber, made.left_out) == ("", "")
-        found = {one.subscriber: one for one in site.audit(*site.urls)}
-        assert all(not reported(found[name]) for name in ("named", "other", "told", "silent"))
-        assert {(one.kind, one.path) for one in found["wrong"].findings} == {
-            ("different", "/a/b"),
-            ("extra", "/special"),
-        }
+    if with_base:
+        blobs = str(site.history.bodies.root)
+        made = make_snapshot(site.spark, site.location, blobs, SnapshotRequest()).snapshot
+        assert (made.subscriber, made.left_out) == ("", "")
+    found = {one.subscriber: one for one in site.audit(*site.urls)}
+    assert all(not reported(found[name]) for name in ("named", "other", "told", "silent"))
+    assert {(one.kind, one.path) for one in found["wrong"].findings} == {
+        ("different", "/a/b"),
+        ("extra", "/special"),
+    }
 
 
-def test_r35_of_a_part_of_the_content_only_that_part_is_expected(site: Site) -> None:
+@BASES
+def test_r35_of_a_part_of_the_content_only_that_part_is_expected(
+    site: Site, with_base: bool
+) -> None:
     site.history.add(page("/e"), page("/e/x"), page("/e/x/y"), page("/e/x-y"), deep=["/e"])
     last = site.history.delete("/e")
     site.history.add(page("/e/x/y", 2), page("/deep/x", 2))
@@ -168,22 +178,21 @@ def test_r35_of_a_part_of_the_content_only_that_part_is_expected(site: Site) -> 
     for path in ("/deep/x", "/deep/more", "/e"):
         broken.execute("INSERT INTO content.node VALUES (%s, 'page', '{}', '{}')", (path,))
     broken.execute("DELETE FROM content.node WHERE path = '/a/b'")
-    for with_base in (False, True):
-        if with_base:
-            blobs = str(site.history.bodies.root)
-            make_snapshot(site.spark, site.location, blobs, SnapshotRequest())
-        found, *whole, mapped = site.audit(*site.urls)
-        assert all(not reported(one) and "by its filter" in str(one.notes) for one in whole)
-        assert "paths are the author's: it has /a at /here, /deep at /there" in mapped.notes
-        assert {(one.kind, one.path) for one in mapped.findings} == {
-            ("missing", "/a/b"),
-            ("extra", "/deep/more"),
-            ("different", "/deep"),
-        }
-        assert {(one.kind, one.path) for one in found.findings} == {
-            ("missing", "/a/b"),
-            ("extra", "/deep/more"),
-        }
+    if with_base:
+        blobs = str(site.history.bodies.root)
+        make_snapshot(site.spark, site.location, blobs, SnapshotRequest())
+    found, *whole, mapped = site.audit(*site.urls)
+    assert all(not reported(one) and "by its filter" in str(one.notes) for one in whole)
+    assert "paths are the author's: it has /a at /here, /deep at /there" in mapped.notes
+    assert {(one.kind, one.path) for one in mapped.findings} == {
+        ("missing", "/a/b"),
+        ("extra", "/deep/more"),
+        ("different", "/deep"),
+    }
+    assert {(one.kind, one.path) for one in found.findings} == {
+        ("missing", "/a/b"),
+        ("extra", "/deep/more"),
+    }
 
 
 def test_which_ranges_differ() -> None:

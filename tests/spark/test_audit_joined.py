@@ -87,6 +87,7 @@ def test_r25_who_was_reset_to_before_its_snapshot_is_held_to_what_it_imports_aga
     assert reported(site.audit("broken")) == {("missing", "/p2", 2)}
 
 
+@pytest.mark.depth
 def test_that_the_snapshot_is_gone_is_said(site: Site) -> None:
     for number in range(4):
         site.write("main", f"/p{number}")

@@ -128,7 +128,10 @@ def test_who_began_with_the_latest_is_audited_since_its_start(site: Site) -> Non
 
 @pytest.mark.parametrize(
     "request_of",
-    [SnapshotRequest(2, leave_out=(1,)), SnapshotRequest(2, subscriber="golden")],
+    [
+        SnapshotRequest(2, leave_out=(1,)),
+        pytest.param(SnapshotRequest(2, subscriber="golden"), marks=pytest.mark.depth),
+    ],
     ids=["leave-out", "golden"],
 )
 def test_r8_who_joined_by_a_snapshot_is_held_to_what_that_left_out(
@@ -146,6 +149,7 @@ def test_r8_who_joined_by_a_snapshot_is_held_to_what_that_left_out(
     assert reported(site.audit("broken")) == {("missing", "/p0", 2), ("missing", "/p3", 3)}
 
 
+@pytest.mark.depth
 def test_which_snapshot_was_loaded_is_not_certain_and_that_is_noted(site: Site) -> None:
     for number in range(3):
         site.write("main", f"/p{number}")

@@ -84,11 +84,11 @@ def test_r3_archive_measures_and_upkeep_at_the_same_time(site: ArchiveSite) -> N
                 one.result()
     require_whole(site)
     measure(site.spark, site.location)
-    found = contents(site.spark, site.location)
+    found = contents(site.location)
     published = stored(site.location, tables.PUBLISHING).to_pyarrow_table()
     assert sum(published.column("packages").to_pylist()) == 5 * ROUNDS
     measure(site.spark, site.location, all_hours=True)
-    assert contents(site.spark, site.location) == found
+    assert contents(site.location) == found
 
 
 @contextmanager
@@ -156,6 +156,7 @@ def measure_while_days_expire(site: ArchiveSite, monkeypatch: pytest.MonkeyPatch
     assert whole_from(stored(site.location, tables.PUBLISHING)) == SECOND
 
 
+@pytest.mark.depth  # the compaction below is another upkeep between look and commit
 def test_days_that_expire_while_measures_are_written_stay_gone(site: ArchiveSite) -> None:
     measure_while_days_expire(site, None)
 
@@ -210,6 +211,7 @@ def add_published(site: ArchiveSite, agent: str, hour_ms: int) -> None:
     )
 
 
+@pytest.mark.depth  # `unit/pipeline/test_measures_writing.py` has it without Spark
 def test_of_two_measures_at_once_one_ends_and_says_so(site: ArchiveSite) -> None:
     prepare(site.location)
     append(site.spark, site.location, tables.PACKAGES, [package(1, 0), package(2, DAY)])
@@ -226,6 +228,7 @@ def test_of_two_measures_at_once_one_ends_and_says_so(site: ArchiveSite) -> None
     assert measure(site.spark, site.location) is None, "the other run has done all"
 
 
+@pytest.mark.depth  # `unit/pipeline/test_measures_writing.py` has it without Spark
 def test_a_commit_whose_answer_was_lost_is_not_another_runs(
     site: ArchiveSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

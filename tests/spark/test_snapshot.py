@@ -180,6 +180,7 @@ def test_an_incomplete_history_is_refused_until_the_whole_tree_is_replaced(site:
         site.make()
 
 
+@pytest.mark.depth  # `test_snapshot_bases.py` expires what a base holds
 def test_a_base_bridges_what_the_archive_has_let_go(site: Site, spark: SparkSession) -> None:
     site.history.add(page("/a", 1))
     site.history.add(page("/b", 1))

@@ -78,7 +78,7 @@ def measured(
     append(spark, location, tables.PACKAGES, [package(3, 4 * HOUR)])
     whole = copied(location, f"{location.base}-whole")
     measure(spark, whole)
-    return location, contents(spark, whole)
+    return location, contents(whole)
 
 
 @pytest.mark.depth
@@ -87,11 +87,11 @@ def test_measures_that_are_killed_come_to_the_same(
 ) -> None:
     location, expected = copied(measured[0], str(tmp_path / "tables")), measured[1]
     killed(location, "measures.writing:MeasuresTables.replace@after2", "measures")
-    torn = contents(spark, location)
+    torn = contents(location)
     assert torn[tables.FAILURES] == expected[tables.FAILURES]
     assert torn[tables.DELIVERY] != expected[tables.DELIVERY]
     assert measure(spark, location) is not None, "it did not know that it had done all"
-    assert contents(spark, location) == expected
+    assert contents(location) == expected
 
 
 @pytest.mark.proof
@@ -112,7 +112,7 @@ def test_a_build_that_notes_its_measures_first_is_caught(
         measure(spark, location)
     monkeypatch.undo()
     measure(spark, location)
-    assert contents(spark, location) != expected
+    assert contents(location) != expected
 
 
 DAYS = (30, 20, 1)

@@ -28,7 +28,7 @@ from tests.harness.s3 import S3Server
 
 pytestmark = pytest.mark.spark
 
-ROUNDS = int(os.environ.get("TEST_UPKEEP_ROUNDS", "2"))
+ROUNDS = int(os.environ.get("TEST_UPKEEP_ROUNDS", "1"))
 SILVER = (tables.PACKAGES, tables.STATUSES, tables.COMMAND_STATUSES, tables.EVENTS)
 
 

@@ -88,6 +88,7 @@ def test_a_build_that_does_not_look_is_caught(
     assert expire_all(site) == 0
 
 
+@pytest.mark.depth
 def test_what_an_older_build_has_not_decoded_is_kept_and_then_decoded_once(
     site: ArchiveSite, tmp_path: Path
 ) -> None:

@@ -60,8 +60,10 @@ class MeasuresTables:
         held = self._held(name)
         gone = [one for one in files_of(held) if wanted.touches(one.day)]
         condition = wanted.condition()
-        others = self._rows(name, held.version()).where(f.col("day").isin(*wanted.partial_days))
-        whole = made.where(condition).unionByName(others.where(f"NOT ({condition})"))
+        whole = made.where(condition)
+        if gone:
+            others = self._rows(name, held.version()).where(f.col("day").isin(*wanted.partial_days))
+            whole = whole.unionByName(others.where(f"NOT ({condition})"))
         # One file a day, and few open at a time.
         sorted_rows = whole.repartition("day").sortWithinPartitions("day")
         added = written(sorted_rows, self.location, as_they_are(name, MEASURES[name]))
