@@ -9,7 +9,7 @@ from psycopg import AsyncConnection
 from pydantic import BaseModel, Field
 
 from packhorse.content.node import ROOT, check_path, is_within, subtree_range
-from packhorse.content.property_names import as_matched
+from packhorse.content.property_names import as_matched, check_names
 from packhorse.content.queries import reading
 from packhorse.content.requests import ReadablePath
 from packhorse.content.scan import LESS_BINARIES, LESS_PROPERTIES
@@ -104,6 +104,7 @@ async def list_digests(
     for bound in (wanted.after, wanted.up_to):
         if bound is not None and not is_within(check_path(bound), path):
             raise Problem(422, detail="after and up_to are paths in the subtree")
+    check_names(wanted.without)
     async with reading(request.app.state.content_pool) as conn:
         found, more = await _read(conn, path, wanted)
     following = None

@@ -33,7 +33,20 @@ def test_digests_of_a_subtree_come_in_order_and_say_what_changed(serve: Serve) -
         await put("/a/b", n=2)
         after = await digests("/digests/a")
         assert {path for path in before if before[path] != after[path]} == {"/a/b"}
-        for url in ("after=/b", "up_to=/a-b", "limit=5001", "after=a"):
+        for path, more in (
+            ("/w", {"cq:x": 1, "own": 2}),
+            ("/w/a", {"own": 2}),
+            ("/w/b", {"own": 3}),
+        ):
+            await put(path, **more)
+        without = await digests("/digests/w?without=cq:*&without=none&limit=2")
+        assert list(without) == ["/w", "/w/a", "/w/b"]
+        assert without["/w"] == without["/w/a"] != without["/w/b"]
+        assert await digests("/digests/w?without=own&without=cq:x") == dict.fromkeys(
+            without, (await digests("/digests/w/b?without=ow*"))["/w/b"]
+        )
+        wrong = ("without=%00", "without=", "without=*", "without=a*b")
+        for url in ("after=/b", "up_to=/a-b", "limit=5001", "after=a", *wrong):
             assert (await client.get(f"/digests/a?{url}")).status_code == 422
         assert (await client.get("/digests/a", headers=as_("site"))).status_code == 403
 
