@@ -35,6 +35,16 @@ def test_defaults_are_those_of_the_seed() -> None:
     assert (settings.wait_for, settings.remember_packages_h) == (None, 0)
 
 
+@pytest.mark.parametrize("given", ["/b=/c, /a=/d", '{"/a": "/d", "/b": "/c"}'])
+def test_paths_are_mapped_by_pairs_or_json(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setenv("PACKHORSE_MAP_PATHS", given)
+    monkeypatch.setenv("PACKHORSE_EXCLUDE", "/d,/c")
+    monkeypatch.setenv("PACKHORSE_EXCLUDE_PROPERTIES", "own, cq:*")
+    path_filter = loaded(Settings).path_filter
+    assert path_filter.map_paths == (("/a", "/d"), ("/b", "/c"))
+    assert path_filter.exclude_properties == ("cq:*", "own")
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -50,6 +60,13 @@ def test_defaults_are_those_of_the_seed() -> None:
         ("IMPORT_ROOTS", "/a,/b/../c"),
         ("INCLUDE", "content"),
         ("EXCLUDE", "/a,/b//c"),
+        ("MAP_PATHS", "/a"),
+        ("MAP_PATHS", "/a=/b"),  # the author's own /b would come there
+        ("MAP_PATHS", "/a=/a,/a=/a"),
+        ("MAP_PATHS", '{"/a": "/a", "/a": "/b"}'),
+        ("MAP_PATHS", '{"/a": 1}'),
+        ("MAP_PATHS", "{"),
+        ("EXCLUDE_PROPERTIES", "a*b"),
         ("SUBSCRIBER", ""),
         ("LEASE_S", "0"),
     ],
