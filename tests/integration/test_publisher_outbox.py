@@ -21,6 +21,7 @@ from packhorse.packages.body import unpack
 from packhorse.packages.build import PathMissing, PathRefused
 from packhorse.wire.messages import Action
 from packhorse_services.publisher.assembly.housekeeping import Housekeeping
+from packhorse_services.publisher.outbox import journal_appender
 from packhorse_services.publisher.outbox.idempotency import KeyReused
 from packhorse_services.publisher.outbox.request import DistributionRequest, Draft, Pending
 from packhorse_services.publisher.publish.packer import Packer
@@ -273,3 +274,16 @@ def test_r26_a_restart_searches_only_what_is_not_accounted_for(author: Author) -
     restarted.reconcile()
     assert watched.read_from == [6, 7], "what waits, then what came before it was appended"
     assert author.rows("SELECT settled_offset FROM bookkeeping.slot") == [(7,)]
+
+
+def test_r26_what_is_appended_again_in_many_parts_is_looked_for_once(
+    author: Author, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_appender, "_WINDOW", 2)
+    lost = AwayJournal(author.journal)
+    lost.away = True
+    publish(author.replica(journal=lost), *(request(f"/p{number % 3}") for number in range(6)))
+    watched = WatchedJournal(author.journal)
+    assert author.replica(journal=watched).reconcile()
+    assert len(author.journaled()) == 6
+    assert watched.read_from == [0, 2, 4], "each part of the journal once"

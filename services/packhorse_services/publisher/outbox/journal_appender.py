@@ -30,6 +30,7 @@ from packhorse_services.publisher.outbox.outbox_rows import Sealed
 
 logger = logging.getLogger(__name__)
 
+_Places = Callable[[], Mapping[str, int]]
 _WINDOW = 100
 _FUTURE_S = 300.0
 """Far beyond any backend's own limit: a future that is not done by then never will be."""
@@ -73,13 +74,13 @@ class JournalAppender:
             raise TopicTooSmall(str(obstacle))
 
     def deliver(
-        self, connection: Connection, packages: Sequence[Sealed], searched: int | None = None
+        self, connection: Connection, packages: Sequence[Sealed], first_places: _Places = dict
     ) -> dict[str, int]:
         """Append packages of one snapshot when nothing else waits; returns their offsets.
 
-        `searched` is for packages that an earlier holder of the lock had: the offset below which
-        the journal was searched for them. He may still append what he had begun to send, so the
-        journal is searched once more from there, and the first place of each is its offset (R5).
+        `first_places` is for packages that an earlier holder of the lock had, who may still append
+        what he had begun to send: asked behind the append, it says where the journal has them
+        first, and that is their offset (R5).
 
         Raises `NotDelivered` when one of them was not confirmed: `reconcile` before going on. It is
         `TopicTooSmall` when that won't help until an operator has raised the topic's limit.
@@ -88,8 +89,8 @@ class JournalAppender:
         offsets = _confirmed(futures)
         if offsets:
             self._check_log(connection, offsets.values())
-        if offsets and searched is not None:
-            offsets |= self._search(connection, searched, None, offsets).offsets
+            places = first_places()
+            offsets = {one: places.get(one, offset) for one, offset in offsets.items()}
         complete = len(offsets) == len(packages)
         self.obstacle = self._too_large(packages, futures) or (None if complete else self.obstacle)
         if offsets:
@@ -141,9 +142,7 @@ class JournalAppender:
             found = self._search(connection, start, state.producer, ids)
         missing = [row for row in waiting if row[0] not in found.offsets]
         self._note(connection, state, found, missing)
-        offsets = dict(found.offsets)
-        for window in self._windows(connection, missing):
-            offsets |= self.deliver(connection, window, found.end)
+        offsets = {**found.offsets, **self._again(connection, missing, found.end)}
         self.obstacle = None
         end = max([found.end - 1, *offsets.values()])
         with connection.transaction():
@@ -151,6 +150,17 @@ class JournalAppender:
         if waiting:
             extra = {"packages": len(waiting), "found": len(found.offsets)}
             logger.info("outbox reconciled", extra=extra)
+        return offsets
+
+    def _again(
+        self, connection: Connection, missing: Sequence[tuple[str, int, Number]], end: int
+    ) -> dict[str, int]:
+        """Append what the journal lacks below `end`; what came behind it is read once."""
+        wanted = frozenset(row[0] for row in missing)
+        read = partial(self._search, connection, producer=None, wanted=wanted)
+        places, offsets = partial(Findings(end).grown, read), dict[str, int]()
+        for window in self._windows(connection, missing):
+            offsets |= self.deliver(connection, window, places)
         return offsets
 
     def _waiting(

@@ -5,7 +5,7 @@ Both come before anything is appended again.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from packhorse.messaging import numbered
@@ -33,6 +33,14 @@ class Findings:
     highest: Number = (0, 0)
     sources: dict[str, numbered.Number] = field(default_factory=dict)
     """Of each replayable source the highest epoch and sequence; the one last seen comes last."""
+
+    def grown(self, read: Callable[[int], "Findings"]) -> Mapping[str, int]:
+        """Add what is read from the end on, and return all places."""
+        behind = read(self.end)
+        self.end = behind.end
+        for package_id, offset in behind.offsets.items():
+            self.offsets.setdefault(package_id, offset)
+        return self.offsets
 
 
 @dataclass(frozen=True)
