@@ -1,12 +1,17 @@
 """Lines of how queues were: on the overview, and of one subscriber."""
 
 from collections.abc import Iterator
+from threading import Barrier
+from typing import Any
 
 import pytest
 
 from packhorse.client.exchange import Document
+from packhorse_services.console import upstream
 from packhorse_services.console.frame import charts
 from tests.harness.console import HOSTILE, ConsoleSite, blocked, console_site, history, lags, queue
+from tests.harness.floods import DEADLINE_S
+from tests.harness.written_publisher import written_publisher
 
 
 @pytest.fixture
@@ -94,3 +99,29 @@ def test_a_line_is_broken_where_nothing_is_known(lag: list[float | None], parts:
         assert all(0 <= x <= charts.WIDTH for x, _ in one.columns)
         heights = [y for y, _ in one.rows]
         assert heights == sorted(heights, reverse=True)
+
+
+def test_the_publishers_tell_of_the_past_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream, "_PATIENCE_S", DEADLINE_S)
+    both = Barrier(2, timeout=DEADLINE_S)
+    with written_publisher() as first, written_publisher() as second:
+        urls = {"main": first.url, "second": second.url}
+        for one in (first, second):
+            one.answers = _Together(both)
+            one.shows(queue("sub1"))
+            one.answers["GET /queue-history"] = lags(sub1=[0.0] * 30)
+        with console_site(publisher_urls=urls, upstream_timeout_s=DEADLINE_S) as site:
+            assert site.get("overview").text.count('class="line spark"') == 2
+
+
+class _Together(dict[str, Any]):
+    """Answers that tell of the past once both publishers are asked."""
+
+    def __init__(self, both: Barrier) -> None:
+        super().__init__()
+        self._both = both
+
+    def get(self, key: str, default: Any = None) -> Any:
+        if key == "GET /queue-history":
+            self._both.wait()
+        return super().get(key, default)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -88,13 +89,7 @@ async def show_overview_content(visit: PartVisit, requested: Filter) -> Response
 async def _overview(visit: Visit, requested: OverviewFilter) -> Overview:
     agents = visit.agents
     answers = await each(agents, lambda agent: visit.publisher(agent).queues())
-    known: list[Row] = []
-    for answer in answers:
-        lines = await _trends(visit, answer.name) if answer.value else {}
-        known += [
-            Row(answer.name, queue, look_of(queue["state"]), lines.get(queue["subscriber"]))
-            for queue in answer.value or ()
-        ]
+    known = await _known(visit, answers)
     rows = sorted(
         (row for row in known if requested.takes(row.agent, row.queue)), key=lambda row: row.order
     )
@@ -113,6 +108,19 @@ async def _overview(visit: Visit, requested: OverviewFilter) -> Overview:
             if (url := visit.publisher_url(agent))
         ],
     )
+
+
+async def _known(visit: Visit, answers: Sequence[Answered[list[Document]]]) -> list[Row]:
+    """Return all queues that publishers have shown, each with its line."""
+    shows = [answer.name for answer in answers if answer.value]
+    lines = {one.name: one.value or {} for one in await each(shows, partial(_trends, visit))}
+    return [
+        Row(
+            answer.name, queue, look_of(queue["state"]), lines[answer.name].get(queue["subscriber"])
+        )
+        for answer in answers
+        for queue in answer.value or ()
+    ]
 
 
 async def _trends(visit: Visit, agent: str) -> Mapping[str, Trend]:
