@@ -96,6 +96,7 @@ def test_r35_a_program_compares_with_one_request(
     assert asked(None, subscriber="sub1").status_code == 401
     assert asked(subscriber="nobody").status_code == 404
     assert asked(subscriber="sub1", wrong="1").status_code == 422
+    assert asked(subscriber="sub1", after="x").status_code == 422
     meanwhile: list[httpx.Response] = []
     running[2].meanwhile.append(lambda: meanwhile.append(asked(subscriber="sub1")))
     assert asked(subscriber="sub1").status_code == 200

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, Field
 
-from packhorse.client.errors import ClientError, NoAnswer, Refused
+from packhorse.client.errors import ClientError, Misused, NoAnswer, Refused
 from packhorse.client.exchange import Document
 from packhorse.content.requests import ReadablePath
 from packhorse.runtime.paging import page_url
@@ -108,5 +108,5 @@ async def _compared(
 
 def _problem_of(error: ClientError) -> Problem:
     """Return what a service has answered, as our own answer."""
-    status = 503 if isinstance(error, NoAnswer) else 409
+    status = 503 if isinstance(error, NoAnswer) else 422 if isinstance(error, Misused) else 409
     return Problem(error.status if isinstance(error, Refused) else status, detail=str(error))

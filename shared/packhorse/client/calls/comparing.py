@@ -10,7 +10,7 @@ from typing import Any
 
 from packhorse.client.calls import queues
 from packhorse.client.calls.distributing import request
-from packhorse.client.errors import Conflict, NotFound, Refused
+from packhorse.client.errors import Conflict, Misused, NotFound, Refused
 from packhorse.client.exchange import (
     Document,
     Operation,
@@ -76,6 +76,8 @@ def _compared(
     found: list[Document] = []
     nodes, under_way = 0, 0
     number, _, rest = (after or "").partition("/")
+    if number and not number.isdecimal():
+        raise Misused(f"a comparison goes on from its `next`, not from {after!r}")
     region, place = int(number or 0), f"/{rest}" if rest else None
     while region < len(every):
         sides = every[region]
