@@ -23,6 +23,9 @@ def test_the_network_policy_lets_out_to_every_url_of_the_values() -> None:
         "topology": {"connectorUrls": ["http://other-topology", "https://far.example:8443"]}
     }
     assert outward_ports(connectors) == {*usual, 80, 8080, 8443}
+    named = {"jobsUrls": {"a": "http://a:1001"}, "topologyUrls": {"a": "http://a:1002"}}
+    console = {"console": {**named, "pipelineUrl": "http://a:1003"}}
+    assert outward_ports(console) == {*usual, 1001, 1002, 1003}
 
 
 def test_the_programs_of_a_release_reach_each_other() -> None:

@@ -57,7 +57,7 @@ URLs in the values: S3 endpoints, connectors, JWKS, a publisher elsewhere. Behin
 a policy sees the port of the pod.
 */}}
 {{- define "packhorse.outwardPorts" -}}
-{{- $urls := concat .Values.topology.connectorUrls (values .Values.console.publisherUrls) (values .Values.console.subscriberUrls) (list .Values.console.contentUrl .Values.console.cleanupUrl .Values.authentication.jwksUrl) -}}
+{{- $urls := concat .Values.topology.connectorUrls (values .Values.console.publisherUrls) (values .Values.console.subscriberUrls) (values .Values.console.jobsUrls) (values .Values.console.topologyUrls) (list .Values.console.contentUrl .Values.console.cleanupUrl .Values.console.pipelineUrl .Values.authentication.jwksUrl) -}}
 {{- $stores := list .Values.blobsUrl -}}
 {{- $ports := list 5432 6432 9092 9093 443 -}}
 {{- if .Values.pipeline.enabled -}}
