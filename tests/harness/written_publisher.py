@@ -1,6 +1,7 @@
 """A publisher whose answers a test writes, and which remembers what it was asked."""
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -60,11 +61,15 @@ def announced(subscriber: str, state: str = "IDLE", **more: Any) -> dict[str, An
     return {**shown, **more}
 
 
+class Pages(deque[Any]):
+    """Answers of a list, page after page."""
+
+
 @dataclass
 class WrittenPublisher:
     """`answers` are by method and path; a pair says the status too, bytes are a stream of events.
 
-    A triple says headers as well.
+    A triple says headers as well; `Pages` are answered one after the other.
 
     `requested` is what came; `meanwhile` happens once, before the next answer.
     """
@@ -118,6 +123,7 @@ def written_publisher() -> Iterator[WrittenPublisher]:
             if written.meanwhile:
                 written.meanwhile.pop()()
             found = written.answers.get(f"{self.command} {urlsplit(self.path).path}")
+            found = found.popleft() if isinstance(found, Pages) else found
             status, document, *more = found if isinstance(found, tuple) else (200, found)
             if found is None:
                 status, document = 404, {"type": "/problems/x", "title": "none", "status": 404}

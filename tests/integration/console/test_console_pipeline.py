@@ -6,7 +6,7 @@ import pytest
 
 from tests.harness.console import HOSTILE, ConsoleSite, console_site
 from tests.harness.written_jobs import measured, written_work
-from tests.harness.written_publisher import WrittenPublisher, written_publisher
+from tests.harness.written_publisher import Pages, WrittenPublisher, written_publisher
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +49,28 @@ def test_hours_are_added_up(site: ConsoleSite) -> None:
     text = site.get("pipeline").text
     assert ">1624<" in text
     assert ">2.5 s<" in text
+
+
+def test_a_report_of_several_pages_is_added_up_to_its_end(site: ConsoleSite) -> None:
+    further = "/reports/delivery?from=a&to=b&cursor=c"
+    pages = [([measured("web-1")], further), ([measured("web-1"), measured("sub2")], None)]
+    site.publisher.answers["GET /reports/delivery"] = Pages(
+        {"rows": rows, "next": following} for rows, following in pages
+    )
+    text = site.get("pipeline").text
+    assert ">1624<" in text
+    assert 'data-measured="sub2"' in text
+    asked = [path for _, path, _, _ in site.publisher.requested]
+    assert further in asked, "of the same hours"
+
+
+def test_the_report_is_there_where_the_jobs_service_is_away(site: ConsoleSite) -> None:
+    away = {"type": "/problems/away", "title": "Away", "status": 503, "detail": "no database"}
+    site.publisher.answers["GET /schedules"] = (503, away)
+    text = site.get("pipeline").text
+    assert "no database" in text
+    assert 'data-measured="sub2"' in text
+    assert "No worker has declared" not in text
 
 
 def test_a_report_that_can_not_be_had_leaves_the_tasks(site: ConsoleSite) -> None:

@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Response
 
-from packhorse.client.errors import ClientError
+from packhorse.client.awaiting import AsyncClient
+from packhorse.client.errors import ClientError, Unreadable
 from packhorse.client.exchange import Document
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.validation import StrictRoute
@@ -19,9 +21,9 @@ router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=Fal
 
 _TOPICS, _SCHEDULES = "packhorse/pipeline/**", "packhorse.pipeline."
 _RUNS = 20
-_REPORT = "/reports/delivery?limit=10000"
-"""Rows by hour, of the last 24 hours."""
-_MOST = 200
+_REPORT = "/reports/delivery"
+_MOST, _MOST_ROWS = 200, 100_000
+"""Of subscriptions that are shown, and of rows that are added up: 24 hours of each."""
 
 
 @router.get("/pipeline")
@@ -30,22 +32,26 @@ async def show_pipeline(visit: PageVisit, at: At = "") -> Response:
     if isinstance(visit, Response):
         return visit
     shown, report = await asyncio.gather(_shown(visit, at), _report(visit))
-    return visit.page("pipeline.html", **shown, **report, most=_MOST)
+    return visit.page("pipeline.html", **shown, **report, at=at, most=_MOST)
 
 
 @router.get("/pipeline/content")
 async def show_pipeline_content(visit: PartVisit, at: At = "") -> Response:
     """Return what changes of it; 304 when nothing has."""
-    return visit.part("pipeline_content.html", **await _shown(visit, at))
+    return visit.part("pipeline_content.html", **await _shown(visit, at), at=at)
 
 
 async def _shown(visit: Visit, at: str) -> dict[str, Any]:
+    """Return the tasks and their runs; where the jobs service has no answer, why."""
     client, _ = visit.service("jobs", at)
-    schedules, runs = await asyncio.gather(
-        client.schedules(), client.jobs(topic=_TOPICS, limit=_RUNS)
-    )
+    try:
+        schedules, runs = await asyncio.gather(
+            client.schedules(), client.jobs(topic=_TOPICS, limit=_RUNS)
+        )
+    except ClientError as error:
+        return {"away": str(error)}
     tasks = [one for one in schedules if one["name"].startswith(_SCHEDULES)]
-    return {"tasks": tasks, "runs": runs, "at": at, "topics": _TOPICS}
+    return {"away": "", "tasks": tasks, "runs": runs, "topics": _TOPICS}
 
 
 async def _report(visit: Visit) -> dict[str, Any]:
@@ -54,7 +60,7 @@ async def _report(visit: Visit) -> dict[str, Any]:
         return {"measured": [], "wrong": "", "known": False, "same": []}
     client, url = visit.service("pipeline", "")
     try:
-        rows = (await client.get(_REPORT, "pipeline"))["rows"]
+        rows = await _rows(client)
     except ClientError as error:
         wrong = str(error)
     lines = [
@@ -62,6 +68,18 @@ async def _report(visit: Visit) -> dict[str, Any]:
         Same("All reports as a document", "", curl(f"{url}/reports/delivery.html")),
     ]
     return {"measured": _added_up(rows), "wrong": wrong, "known": True, "same": lines}
+
+
+async def _rows(client: AsyncClient) -> list[Document]:
+    """Return the rows of the last 24 hours, the oldest hour first. Raises `ClientError`."""
+    rows, query = list[Document](), "limit=10000"
+    while query:
+        page = await client.get(f"{_REPORT}?{query}", "pipeline")
+        rows += page["rows"]
+        query = urlsplit(page["next"] or "").query
+        if query and len(rows) >= _MOST_ROWS:
+            raise Unreadable(f"there are more than {_MOST_ROWS:,} rows: too many for a page")
+    return rows
 
 
 def _added_up(rows: Sequence[Document]) -> list[dict[str, Any]]:
