@@ -73,9 +73,14 @@ class ReleaseStage:
         )
         return [row[0] for row in rows]
 
-    def send(self, job: Mapping[str, Any], publishing: Publishing | None = None) -> Outcome:
+    def send(
+        self,
+        job: Mapping[str, Any],
+        publishing: Publishing | None = None,
+        heard: Callable[[], None] = lambda: None,
+    ) -> Outcome:
         """Attempt a job; its row stays, as when the attempt's end is lost."""
-        firing = Firing(self.releases, OneReplica(publishing or self.healthy), Roomy())
+        firing = Firing(self.releases, OneReplica(publishing or self.healthy), Roomy(), heard)
         given: Any = SimpleNamespace(properties=job)
         context: Any = SimpleNamespace(stop_requested=False)
         result = firing(given, context)

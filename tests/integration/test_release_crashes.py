@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from packhorse.blobs.open import open_blobs
 from packhorse.messaging.open import open_journal
 from packhorse_services.publisher.outbox import release_rows
 from packhorse_services.publisher.outbox.release_rows import Release
+from packhorse_services.publisher.queues.topic_follower import NotCaughtUp
 from packhorse_services.publisher.releases.contents import ReleaseChange, ReleaseEnded
 from tests.harness.depth import examples
 from tests.harness.publishing import Author, Crash, Fuse, page, publish, request
@@ -62,6 +64,22 @@ def test_r5_a_crash_at_any_step_sends_it_once(stage: ReleaseStage) -> None:
         steps += 1
     assert steps > 15
     assert stage.counted().total() == steps
+
+
+def test_r35_a_release_for_some_waits_until_the_publisher_has_heard_of_them(
+    stage: ReleaseStage,
+) -> None:
+    def unheard() -> None:
+        raise NotCaughtUp("the announcements are still being read")
+
+    release, _ = stage.releases.give(replace(request("/p0"), targets=("north",)), "now")
+    [job] = stage.jobs()
+    with pytest.raises(NotCaughtUp):
+        stage.send(job, heard=unheard)
+    waits = stage.releases.find(release.release_id)
+    assert (waits.state, waits.reason) == ("SCHEDULED", "the announcements are still being read")
+    stage.send(job)
+    assert stage.releases.find(release.release_id).state == "SENT"
 
 
 def reschedule(stage: ReleaseStage, release: Release) -> None:

@@ -198,7 +198,8 @@ class _Assembly:
         about = "Forgets idempotency keys, producers, commands and distributions of long ago"
         tidy = MaintenanceTask("tidy", _TIDY_EVERY, about, housekeeping.tidy)
         tasks = (tidy, *self.outcomes.maintenance_tasks)
-        firing = Firing(self.releases, self.intake, self.admission)
+        heard = self.announcements.check
+        firing = Firing(self.releases, self.intake, self.admission, heard)
         sending = ReleaseSending(topic_of(self.settings.agent), firing)
         return host_of(self.url, cluster, tasks, self.pool, sending=sending)
 

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from packhorse.clock import Clock
-from packhorse.errors import PackhorseError
+from packhorse.errors import PackhorseError, Transient
 from packhorse.messaging.api import (
     Journal,
     LogEnd,
@@ -27,7 +27,7 @@ _POLL_S = 0.25
 _RETRY_S = 1.0
 
 
-class NotCaughtUp(PackhorseError):
+class NotCaughtUp(Transient):
     """The topic has not been read to its end yet."""
 
 

@@ -4,6 +4,7 @@ A job may be done again, by another replica too; the release's row lets one of t
 """
 
 import logging
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol
 
@@ -59,8 +60,19 @@ class Admits(Protocol):
 class Firing:
     """A consumer of jobs: sends one release."""
 
-    def __init__(self, releases: Releases, intake: Submits, admission: Admits) -> None:
-        self._releases, self._intake, self._admission = releases, intake, admission
+    def __init__(
+        self,
+        releases: Releases,
+        intake: Submits,
+        admission: Admits,
+        heard: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Take what raises a `Transient` until all subscribers that announce themselves are known.
+
+        Before, one that a release is for would seem to be gone.
+        """
+        self._releases, self._intake = releases, intake
+        self._admission, self._heard = admission, heard
 
     def __call__(self, job: Job, context: JobContext) -> Result | Outcome:
         """Send the release that a job names, if it is still to be sent.
@@ -85,6 +97,8 @@ class Firing:
         return Result(Outcome.OK, accepted.package_id)
 
     def _send(self, request: DistributionRequest, context: JobContext) -> Accepted:
+        if request.targets:
+            self._heard()
         self._admission.check(request)
         future = self._intake.submit(request).future
         while not _is_done(future):
