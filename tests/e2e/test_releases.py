@@ -1,4 +1,4 @@
-"""R5: a release goes out once though the replicas that send it are killed, one after the other."""
+"""R5, R35: a release goes out once, to its targets, whichever replicas that send it are killed."""
 
 import sys
 
@@ -20,14 +20,16 @@ BETWEEN_FIRE_AND_COMMIT = f"{_PUBLISHER}.outbox.release_rows:sent@after1"
 BEFORE_THE_ATTEMPT_ENDS = f"{_PUBLISHER}.outbox.journal_appender:JournalAppender.deliver@after1"
 
 
-def paths_in(site: Site, journal_url: str) -> list[tuple[str, ...]]:
+def packages_in(site: Site, journal_url: str) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Return the paths and the targets of all packages in the journal."""
     topic = f"{site.programs.all[0].environment['PACKHORSE_TOPIC_PREFIX']}_package"
     journal = open_journal(journal_url, client_name="tests")
-    found: list[tuple[str, ...]] = []
+    found = []
     end = journal.bounds(topic).next
     with journal.reader(topic, LogEnd.OLDEST, partition=0) as reader:
         while reader.position() < end:
-            found += [decode_entry(record.headers).paths for record in reader.poll(5)]
+            entries = [decode_entry(record.headers) for record in reader.poll(5)]
+            found += [(one.paths, one.targets) for one in entries]
     journal.close()
     return found
 
@@ -47,9 +49,10 @@ def test_r5_a_release_goes_out_once_whichever_replica_is_killed(databases: Datab
             program.start()
             program.ready()
         built.put("/news")
+        eventually(lambda: built.get("/subscribers/sub"), timeout=240, what="the target is known")
         answer = built.http.post(
             f"{first.url}/distribute",
-            json={"action": "ADD", "paths": ["/news"], "at": "now"},
+            json={"action": "ADD", "paths": ["/news"], "at": "now", "targets": ["sub"]},
         )
         release = answer.json()["id"]
         eventually(lambda: not first.running, timeout=240, what="the first replica was killed")
@@ -72,4 +75,4 @@ def test_r5_a_release_goes_out_once_whichever_replica_is_killed(databases: Datab
             timeout=240,
             what="the job's last attempt has ended",
         )
-        assert paths_in(built, journal_url) == [("/news",)]
+        assert packages_in(built, journal_url) == [(("/news",), ("sub",))]
