@@ -69,7 +69,8 @@ class Pages(deque[Any]):
 class WrittenPublisher:
     """`answers` are by method and path; a pair says the status too, bytes are a stream of events.
 
-    A triple says headers as well; `Pages` are answered one after the other.
+    A triple says headers as well; `Pages` are answered one after the other, and a function is
+    given the query.
 
     `requested` is what came; `meanwhile` happens once, before the next answer.
     """
@@ -122,8 +123,10 @@ def written_publisher() -> Iterator[WrittenPublisher]:
             written.requested.append((self.command, self.path, token, read))
             if written.meanwhile:
                 written.meanwhile.pop()()
-            found = written.answers.get(f"{self.command} {urlsplit(self.path).path}")
+            address = urlsplit(self.path)
+            found = written.answers.get(f"{self.command} {address.path}")
             found = found.popleft() if isinstance(found, Pages) else found
+            found = found(dict(parse_qsl(address.query))) if callable(found) else found
             status, document, *more = found if isinstance(found, tuple) else (200, found)
             if found is None:
                 status, document = 404, {"type": "/problems/x", "title": "none", "status": 404}

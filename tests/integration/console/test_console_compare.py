@@ -58,8 +58,12 @@ def site(running: tuple[ConsoleSite, WrittenPublisher, WrittenPublisher]) -> Con
 
 
 def has(content: WrittenPublisher, digests: dict[str, str]) -> None:
-    nodes = [{"path": path, "digest": digests[path]} for path in sorted(digests)]
-    content.answers["GET /digests/site"] = {"nodes": nodes, "next": None}
+    def page(query: dict[str, str]) -> dict[str, Any]:
+        low, high = query.get("after", ""), query.get("up_to", "~")
+        inside = [path for path in sorted(digests) if low < path <= high]
+        return {"nodes": [{"path": one, "digest": digests[one]} for one in inside], "next": None}
+
+    content.answers["GET /digests/site"] = page
 
 
 def sent(site: ConsoleSite) -> list[Any]:
@@ -101,6 +105,26 @@ def test_r35_a_program_compares_with_one_request(
     running[2].meanwhile.append(lambda: meanwhile.append(asked(subscriber="sub1")))
     assert asked(subscriber="sub1").status_code == 200
     assert meanwhile[0].status_code == 429
+
+
+def test_r35_a_program_follows_the_pages_of_a_comparison(
+    site: ConsoleSite, running: tuple[ConsoleSite, WrittenPublisher, WrittenPublisher]
+) -> None:
+    lacks = ["/site/a&b", "/site/a+b", "/site/a/ö", "/site/c d"]
+    has(running[1], {**AUTHOR, **dict.fromkeys(lacks, "1")})
+    has(running[2], AUTHOR)
+    following, found, nodes = "/compare/site?subscriber=sub1&limit=1", [], 0
+    while following is not None:
+        page = httpx.get(
+            site.url + following,
+            headers={"Authorization": "Bearer operator"},
+            timeout=120,
+            verify=False,
+        ).json()
+        assert len(page["differences"]) <= 1
+        found += [one["path"] for one in page["differences"]]
+        following, nodes = page["next"], nodes + page["nodes"]
+    assert (found, nodes) == (lacks, len(AUTHOR) + len(lacks))
 
 
 def test_a_caller_has_one_comparison_at_a_time_and_others_have_theirs(

@@ -42,6 +42,8 @@ class World:
     refused: dict[str, type[Refused]] = field(default_factory=dict)
     """For which paths a distribution is refused."""
     path_filter: PathFilter = EVERYTHING
+    others_filter: PathFilter = EVERYTHING
+    """That of the subscriber `other`."""
 
     def run(self, operation: Operation[Any]) -> Any:
         """Answer an operation's requests until it ends."""
@@ -75,7 +77,8 @@ class World:
             self.keys.append(request.headers["Idempotency-Key"])
             return {"id": f"id-{len(self.sent)}"}
         if request.path.startswith("/subscribers/"):
-            return {**asdict(self.path_filter), "map_paths": dict(self.path_filter.map_paths)}
+            own = self.others_filter if request.path.endswith("/other") else self.path_filter
+            return {**asdict(own), "map_paths": dict(own.map_paths)}
         entries = [{"offset": at, **one} for at, one in enumerate(self.queue)]
         about = {"length": len(entries), "offset": -1, "state": "IDLE", "next": None}
         return {"entries": entries, **about}
@@ -118,23 +121,35 @@ def test_r35_what_the_filter_leaves_out_is_not_compared() -> None:
     }
 
 
-@given(author=CONTENT, there=CONTENT, limit=st.integers(1, 20))
-def test_r35_what_a_subscriber_maps_is_compared_where_it_lies(
-    author: dict[str, str], there: dict[str, str], limit: int
+@given(author=CONTENT, there=CONTENT, limit=st.integers(1, 20), from_other=st.booleans())
+def test_r35_what_subscribers_map_is_compared_where_it_lies(
+    author: dict[str, str], there: dict[str, str], limit: int, from_other: bool
 ) -> None:
     own = PathFilter((), ("/b-",), (("/a", "/b"), ("/b", "/a/x/é"), ("/a/x", "/b-")), ("t",))
     elsewhere = {own.own(path): digest for path, digest in there.items() if own.holds(path)}
     # What else is there is compared with nothing: the author's own /b- would come there.
     world = World(author, {**elsewhere, "/a/x": "1", "/a-": "1"}, path_filter=own)
+    others = EVERYTHING
+    if from_other:
+        others = PathFilter((), ("/a-é", "/c"), (("/a/x", "/c/d"), ("/b", "/b/x")), ("u",))
+        world.author = {others.own(one): said for one, said in author.items() if others.holds(one)}
+        world.author["/a/x/y"] = "1"  # no node of the author comes there
+        world.others_filter = others
     rows: list[Document] = []
     place: str | None = None
     while True:
-        page = world.run(compare("/", "sub", after=place, limit=limit))
+        page = world.run(
+            compare("/", "sub", other="other" if from_other else None, after=place, limit=limit)
+        )
         rows, place = rows + page["differences"], page["next"]
         if place is None:
             break
-    taken = {path: one for path, one in author.items() if own.holds(path)}
-    held = {path: one for path, one in there.items() if own.holds(path)} | {"/a-": "1"}
+
+    def both_take(path: str) -> bool:
+        return own.holds(path) and others.holds(path)
+
+    taken = {path: one for path, one in author.items() if both_take(path)}
+    held = {path: one for path, one in there.items() if both_take(path)} | {"/a-": "1"}
     expected = {
         path: "missing" if path not in held else "different" if path in taken else "extra"
         for path in taken.keys() | held.keys()
@@ -162,6 +177,7 @@ def test_all_that_differs_is_found_in_order_and_mended(
     while True:
         page = world.run(compare("/", "sub", after=place, limit=limit))
         assert page["under_way"] == 0
+        assert len(page["differences"]) <= limit
         rows += page["differences"]
         place, nodes = page["next"], nodes + page["nodes"]
         if place is None:

@@ -17,6 +17,7 @@ from packhorse_services.cli.client.options import Timeout
 from packhorse_services.cli.distribute.command import await_distributed
 
 _AUTHOR = "the author"
+_PAGE = 10_000
 
 Top = Annotated[str, typer.Argument(help="A node, with all that is below it.")]
 Named = Annotated[
@@ -76,7 +77,8 @@ def compare(context: typer.Context, *, path: Top, options: CompareOptions) -> No
         found = _Found()
         _compare(client, path, options, found)
         if not found.nodes and not found.differences:
-            raise CommandFailed(f"there is nothing at {path}", Exit.NOT_FOUND)
+            said = f"there is nothing at the author's path {path} that {options.subscriber} takes"
+            raise CommandFailed(said, Exit.NOT_FOUND)
         found.report(options.other or _AUTHOR, options.subscriber)
         if options.mend:
             _await_mended(client, options, found)
@@ -133,7 +135,7 @@ def _compare(client: Client, path: str, options: CompareOptions, found: _Found) 
     place, wait, key = None, options.timeout, uuid.uuid4().hex
     for number in itertools.count():
         names = (options.subscriber, options.other)
-        page = client.compare(path, names[0], other=names[1], after=place, wait=wait)
+        page = client.compare(path, names[0], other=names[1], after=place, limit=_PAGE, wait=wait)
         found.add(page)
         if options.mend:
             differences = page["differences"]

@@ -48,7 +48,7 @@ class Difference(BaseModel):
 
 
 class ComparisonPage(BaseModel):
-    """What differs at and below a path: about `limit` nodes, in order."""
+    """What differs at and below a path: up to `limit` nodes, in order."""
 
     differences: list[Difference]
     nodes: int = Field(description="How many were compared with")

@@ -56,7 +56,7 @@ def compare(
     seconds. `packages` are those in the queue at the end, None when that is not known, `state` is
     the queue's, `nodes` were compared with.
 
-    Goes on until it has about `limit` differences; `next` is then the `after` to go on with.
+    Goes on until it has `limit` differences; `next` is then the `after` to go on with.
     """
     names = (subscriber,) if other is None else (subscriber, other)
     if wait > 0:
@@ -82,11 +82,15 @@ def _compared(
     while region < len(every):
         sides = every[region]
         author, there, end = yield from sides.window(place)
-        nodes += len(author)
+        changing: list[str] = []
         if author != there:
             differences, changing = yield from _confirmed(sides, (place, end), author)
             found += differences
-            under_way += changing
+        if len(found) > limit:  # the rest of this window is read again
+            del found[limit:]
+            end = found[-1]["path"]
+        nodes += sum(end is None or one <= end for one in author)
+        under_way += sum(end is None or one <= end for one in changing)
         region, place = (region, end) if end else (region + 1, None)
         if len(found) >= limit:
             break
@@ -162,7 +166,6 @@ def _caught_up(names: Iterable[str], seconds: float) -> Operation[None]:
 
 
 Digests = dict[str, str]
-
 _MERE_FOLDER = hashlib.sha256(b"folder\n{}\n{}").hexdigest()[:32]
 
 
@@ -234,8 +237,8 @@ class _Sides:
 
 def _confirmed(
     sides: _Sides, bounds: tuple[str | None, str | None], first: Digests
-) -> Operation[tuple[list[Document], int]]:
-    """Look at a window again, and return what certainly differs, and how much may be changing.
+) -> Operation[tuple[list[Document], list[str]]]:
+    """Look at a window again, and return what certainly differs, and what may be changing.
 
     The queue is read before the subscriber, so what was imported in between is seen there; and the
     author after it, so what was changed there meanwhile is noticed.
@@ -245,12 +248,13 @@ def _confirmed(
         under_way.add((yield from queues.queue(name, limit=_QUEUE)))
     there = yield from sides.between("subscriber", bounds)
     author = yield from sides.between("content", bounds)
-    found, changing = [], 0
+    found: list[Document] = []
+    changing: list[str] = []
     for one in sorted(author.keys() | there.keys()):
         if sides.are_alike(one, author.get(one), there.get(one)):
             continue
         if author.get(one) != first.get(one) or under_way.touches(one):
-            changing += 1
+            changing.append(one)
         else:
             found.append(sides.difference(one, _kind(one, author, there)))
     return found, changing
