@@ -106,14 +106,14 @@ def test_writes_of_content_and_acts_on_jobs_are_there_once_for_an_admin(
     site.publisher.answers["GET /acts"] = {"acts": [ACT]}
     site.publisher.answers["POST /jobs/7/retry"] = {}
     with console_site(
-        site.publisher, content_url=url, jobs_urls={"author": url, "sub2": "http://127.0.0.1:1"}
+        site.publisher, content_url=url, jobs_urls={"author": url, "Sub2": "http://127.0.0.1:1"}
     ) as other:
         text = other.get("audit", token="admin").text
         assert text.count('data-act="t1"') == 1, "two services tell of one database"
         assert 'href="/pages/content?path=%2Fsite%2Fnews"' in text
         assert "10.0.0.9" in text
         assert "<script>alert" not in text
-        assert "The jobs of sub2 does not answer" in text
+        assert "The jobs of Sub2 does not answer" in text
         assert "t1" not in rows(other)
         other.post("jobs/7/retry", token="admin")
         path = "/jobs/7/retry"
