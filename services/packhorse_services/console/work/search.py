@@ -13,7 +13,8 @@ from packhorse.jobs.conditions import template_of
 from packhorse.jobs.names import MAX_NAME
 from packhorse_services.console.frame.rendering import PageAddress
 
-_AND = re.compile(r"\s+and\s+", re.IGNORECASE)
+_AND = re.compile(r"\sand\s", re.IGNORECASE)
+"""One blank at each side: of many in a row more would be tried at each."""
 _Text = Annotated[str, Query(max_length=MAX_NAME)]
 OPEN = ("ACTIVE", "QUEUED")
 
@@ -55,7 +56,7 @@ class Search(PageAddress):
 
     def conditions(self) -> list[str]:
         """Return the conditions one by one."""
-        return _AND.split(self.where.strip()) if self.where.strip() else []
+        return [one.strip() for one in _AND.split(self.where)] if self.where.strip() else []
 
     def asked(self) -> dict[str, Any]:
         """Return what the service is asked for, as a body has it. Raises `InvalidFilter`."""
