@@ -65,6 +65,14 @@ def test_a_subscribers_content_is_shown_where_its_address_is_known(site: Console
     assert "There is no node at /other here" in site.get("content?path=/other&at=sub1").text
 
 
+def test_the_way_in_is_the_root_which_is_no_node(site: ConsoleSite, content: ConsoleSite) -> None:
+    below = {"children": [{"path": "/site", "type": "page"}], "next": None}
+    content.publisher.answers["GET /children/"] = below
+    text = site.get("content").text
+    assert 'href="/pages/content?path=%2Fsite"' in text
+    assert "There is no node" not in text
+
+
 @pytest.mark.parametrize("path", ["site", "/..", "/../../readyz", "/pub/../secret"])
 def test_what_is_no_path_is_said(site: ConsoleSite, path: str) -> None:
     said = site.get(f"content?path={path}").text

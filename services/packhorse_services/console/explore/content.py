@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from packhorse.client.errors import ClientError, NotFound
 from packhorse.client.exchange import Document, given, with_query
+from packhorse.content.node import ROOT
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
@@ -33,7 +34,7 @@ class ContentAddress(PageAddress):
 
     page = "content"
 
-    path: _Path = "/"
+    path: _Path = ROOT
     at: _Name = ""
     after: _Name = ""
 
@@ -41,7 +42,7 @@ class ContentAddress(PageAddress):
     def above(self) -> list[tuple[str, str]]:
         """Names and addresses of the way down to the node, from the root on."""
         names = [name for name in self.path.split("/") if name]
-        way = [("/", self.url(path="/", after=""))]
+        way = [("/", self.url(path=ROOT, after=""))]
         for number, name in enumerate(names, 1):
             way.append((name, self.url(path="/" + "/".join(names[:number]), after="")))
         return way
@@ -52,7 +53,7 @@ Address = Annotated[ContentAddress, Depends()]
 
 @dataclass(frozen=True, slots=True)
 class NodeShown:
-    """A node with a page of what lies below it; `wrong` says why there is none."""
+    """A node, none at the root, with a page of what lies below it; `wrong` says why not."""
 
     node: Document | None = None
     properties: Branch | None = None
@@ -88,7 +89,7 @@ async def _node(visit: Visit, requested: ContentAddress) -> NodeShown:
     client = visit.content(requested.at)
     after = given(after=requested.after or None)
     try:
-        found = await client.node(requested.path)
+        found = await client.node(requested.path) if requested.path != ROOT else None
         below = await client.get(
             with_query(f"/children{quote(requested.path)}", limit=_CHILDREN, **after), "content"
         )
@@ -98,7 +99,8 @@ async def _node(visit: Visit, requested: ContentAddress) -> NodeShown:
         return NodeShown(wrong=str(error))
     last = parse_qs(urlsplit(below["next"] or "").query).get("after", [""])[0]
     following = requested.url(after=last) if last else ""
-    return NodeShown(found, tree(found["properties"]), below["children"], following)
+    properties = tree(found["properties"]) if found else None
+    return NodeShown(found, properties, below["children"], following)
 
 
 async def _history(visit: Visit, path: str) -> tuple[list[dict[str, Any]], str]:
