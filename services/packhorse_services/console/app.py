@@ -21,7 +21,7 @@ from packhorse_services.console.explore import (
     live,
 )
 from packhorse_services.console.frame.rendering import PAGES
-from packhorse_services.console.frame.visit import not_done
+from packhorse_services.console.frame.visit import not_done, show_problems
 from packhorse_services.console.page import (
     acts,
     clearing,
@@ -79,6 +79,7 @@ def console(settings: Settings, authenticator: Authenticator) -> FastAPI:
     app = create_app(_SERVICE, authenticator, Readiness({}), lifespan=lifespan, docs=settings.docs)
     app.state.parts = parts
     app.add_exception_handler(ClientError, not_done)
+    show_problems(app)
     admit_visitors(app, PAGES, _way_in(settings, parts))
     for page in _PAGES:
         app.include_router(page.router)

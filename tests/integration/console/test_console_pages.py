@@ -166,6 +166,26 @@ def test_what_the_publisher_refuses_is_said_and_nothing_else(site: ConsoleSite) 
     assert "<script>alert" not in answer.text
 
 
+@pytest.mark.parametrize(
+    ("path", "status", "says"),
+    [
+        ("queue?agent=gone&subscriber=sub2", 404, "knows no publisher"),
+        ("subscriber?agent=main&subscriber=sub2&hours=99", 422, "query/hours: "),
+        ("overview/content", 401, 'href="/pages/sign-in"'),
+    ],
+)
+def test_a_browser_reads_what_is_wrong_as_a_page(
+    site: ConsoleSite, path: str, status: int, says: str
+) -> None:
+    who = None if status == 401 else "operator"
+    answer = site.get(path, who, Accept="text/html,*/*;q=0.8")
+    assert answer.status_code == status
+    assert "<h1>Not done</h1>" in answer.text
+    assert says in answer.text
+    assert "default-src 'self'" in answer.headers["content-security-policy"]
+    assert site.get(path, who).headers["content-type"] == "application/problem+json"
+
+
 def test_what_comes_from_elsewhere_is_text(site: ConsoleSite) -> None:
     said = {"reason": HOSTILE, "state": HOSTILE, "length_unknown": HOSTILE}
     hostile = {**blocked(HOSTILE), **said}

@@ -1,16 +1,20 @@
 """Who looks at a page, with what rights, and the page that is answered."""
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 
 from packhorse.client.awaiting import AsyncClient
 from packhorse.client.errors import NoAnswer, Refused
 from packhorse.client.exchange import ServiceName
 from packhorse.runtime.auth import Principal, TokenScope
+from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import (
     Form,
     allowed,
@@ -170,4 +174,36 @@ async def not_done(_request: Request, error: Exception) -> Response:
     status = error.status if isinstance(error, Refused) else 409
     if isinstance(error, NoAnswer):
         status = 503
-    return PAGES.page("not_done.html", status, said=str(error))
+    return not_done_page(status, str(error))
+
+
+def show_problems(app: FastAPI) -> None:
+    """Let who goes to a page with a browser read a problem as a page; the rest get it as ever."""
+    handlers: dict[Any, Any] = app.exception_handlers
+    for kind in (HTTPException, RequestValidationError):
+        handlers[kind] = _as_page(handlers[kind])
+
+
+def _as_page(respond: Callable[..., Awaitable[Response]]) -> Callable[..., Awaitable[Response]]:
+    async def answer(request: Request, error: Exception) -> Response:
+        problem = await respond(request, error)
+        by_browser = "text/html" in request.headers.get("accept", "")
+        if not (by_browser and request.url.path.startswith(f"{PREFIX}/")):
+            return problem
+        page = not_done_page(problem.status_code, _said(json.loads(bytes(problem.body))))
+        for name, value in problem.headers.items():
+            page.headers.setdefault(name, value)
+        return page
+
+    return answer
+
+
+def _said(problem: Mapping[str, Any]) -> str:
+    wrong = [f"{one['pointer']}: {one['detail']}" for one in problem.get("errors", ())]
+    more = wrong or [problem["detail"]] if "detail" in problem else []
+    return "\n".join([f"{problem['title']} ({problem['status']})", *more])
+
+
+def not_done_page(status: int, said: str) -> Response:
+    """Return the page; 401 is a session that is over, and the way on the form."""
+    return PAGES.page("not_done.html", status, said=said, signed_out=status == 401)

@@ -15,8 +15,14 @@ from packhorse.runtime.auth import TokenScope
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import Form
 from packhorse.runtime.validation import StrictRoute
-from packhorse_services.console.frame.rendering import PAGES, digest_of
-from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to
+from packhorse_services.console.frame.rendering import digest_of
+from packhorse_services.console.frame.visit import (
+    PageVisit,
+    Visit,
+    acting,
+    back_to,
+    not_done_page,
+)
 from packhorse_services.console.page.failures import (
     Failure,
     FailureFilter,
@@ -72,7 +78,7 @@ async def _act(visit: Visit, action: Act, form: dict[str, str]) -> Response:
     audit.note(visit.request, changed=changed)
     if wrong:
         said = f"{changed} of {len(meant)} done. {wrong}"
-        return PAGES.page("not_done.html", 409, said=said)
+        return not_done_page(409, said)
     back = {} if offset else {"agent": requested.agent, "subscriber": requested.subscriber}
     return back_to("failures", **back, done=action, count=changed)
 
