@@ -40,10 +40,7 @@ def post(
     site: JobsSite, path: str, token: str = "operator", sent_from: str = "same-origin", **form: str
 ) -> httpx.Response:
     """Send a form as a browser does that has signed in."""
-    headers = {
-        "Content-Type": "application/x-www-form-urlencoded",
-        "Sec-Fetch-Site": sent_from,
-    }
+    headers = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": sent_from}
     with httpx.Client(timeout=120) as client:
         sign_in = {"token": token}
         client.post(
