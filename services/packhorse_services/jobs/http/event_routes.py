@@ -62,7 +62,7 @@ async def send_event(
         if key is None or request_keys.take(connection, key) is None:
             record(connection, [event])
 
-    await parts.ask(send)
+    await parts.ask(send, act=False)
     return Response(status_code=202)
 
 

@@ -90,7 +90,9 @@ async def add_job(
     audit.note(request, topic=body.topic)
     require_may_give(caller, body.topic)
     job, key = _new_job(body), request_key(caller.name, idempotency_key, "POST /jobs", body)
-    added = await of(request).ask(lambda connection: _add(connection, body.application, job, key))
+    added = await of(request).ask(
+        lambda connection: _add(connection, body.application, job, key), act=False
+    )
     document = AddedDocument(verdict=added.verdict.value, job=job_document(added.job))
     status = 201 if added.verdict is AddResult.ADDED else 200
     headers = {"Location": f"/jobs/{added.job.number}"}

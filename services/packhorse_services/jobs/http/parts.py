@@ -30,18 +30,20 @@ class JobsServices:
     discovery: Discovery
     clock: Clock
 
-    async def ask(self, question: Callable[[Connection], Result]) -> Result:
+    async def ask(self, question: Callable[[Connection], Result], *, act: bool = True) -> Result:
         """Run a question in a thread, as the bookkeeper, in one transaction that then commits.
 
-        Of a request that changes something the transaction says who sent it.
+        Of a request that changes something the transaction says who sent it; not without `act`,
+        which is for what programs send all the time.
         """
-        return await asyncio.to_thread(self._ask, question)
+        return await asyncio.to_thread(self._ask, question, act)
 
-    def _ask(self, question: Callable[[Connection], Result]) -> Result:
+    def _ask(self, question: Callable[[Connection], Result], act: bool) -> Result:
         with self.pool.connection() as connection:
             act_as(connection, BOOKKEEPER)
             answer = question(connection)
-            write_act(connection)
+            if act:
+                write_act(connection)
             return answer
 
 
