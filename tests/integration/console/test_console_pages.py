@@ -271,5 +271,6 @@ def test_a_link_is_for_who_may_see_the_pages(site: ConsoleSite, token: str, stat
 def test_a_service_that_does_not_answer_is_named(site: ConsoleSite) -> None:
     away = site.get("jobs")
     assert (away.status_code, "127.0.0.1:1" in away.text) == (503, True)
+    assert "See whether the service runs there. Try again." in away.text
     assert site.get("topology").status_code == 404
     assert site.get("jobs?at=other").status_code == 404

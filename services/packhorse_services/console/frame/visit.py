@@ -169,12 +169,15 @@ def back_to(page: str, **parameters: object) -> Response:
     return RedirectResponse(address(page, **parameters), 303)
 
 
-async def not_done(_request: Request, error: Exception) -> Response:
+async def not_done(request: Request, error: Exception) -> Response:
     """Return the page that says what another service has refused, or that it does not answer."""
     status = error.status if isinstance(error, Refused) else 409
+    said = str(error)
     if isinstance(error, NoAnswer):
-        status = 503
-    return not_done_page(status, str(error))
+        sent = request.method == "POST"
+        look = "What was asked may be done: look before you ask again." if sent else "Try again."
+        status, said = 503, f"{said}\nSee whether the service runs there. {look}"
+    return not_done_page(status, said)
 
 
 def show_problems(app: FastAPI) -> None:
