@@ -1,7 +1,7 @@
 """Releases of an author, and attempts to send them that may die anywhere or be too late."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +14,7 @@ from packhorse_services.publisher.outbox.append_lock import AppendLock
 from packhorse_services.publisher.outbox.release_rows import Release
 from packhorse_services.publisher.outbox.request import DistributionRequest, Pending
 from packhorse_services.publisher.publish.publishing import Publishing
+from packhorse_services.publisher.queues.queue import UnknownSubscriber
 from packhorse_services.publisher.releases.contents import Moment
 from packhorse_services.publisher.releases.firing import Firing
 from packhorse_services.publisher.releases.planning import Releases, topic_of
@@ -54,8 +55,13 @@ class ReleaseStage:
     def __init__(self, author: Author) -> None:
         self.author = author
         self._pool = SharedPool(author.database_url, "releases", timeouts=Timeouts(lock_ms=LOCK_MS))
-        self.releases = Releases(self._pool.share(4), AGENT)
+        self.forgotten: set[str] = set()
+        self.releases = Releases(self._pool.share(4), AGENT, self._check_targets)
         self.healthy = author.replica()
+
+    def _check_targets(self, targets: Sequence[str]) -> None:
+        if unknown := self.forgotten.intersection(targets):
+            raise UnknownSubscriber(f"nobody knows {min(unknown)}")
 
     def close(self) -> None:
         """Close what is open."""

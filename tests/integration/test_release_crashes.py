@@ -23,6 +23,7 @@ from packhorse.blobs.open import open_blobs
 from packhorse.messaging.open import open_journal
 from packhorse_services.publisher.outbox import release_rows
 from packhorse_services.publisher.outbox.release_rows import Release
+from packhorse_services.publisher.queues.queue import UnknownSubscriber
 from packhorse_services.publisher.queues.topic_follower import NotCaughtUp
 from packhorse_services.publisher.releases.contents import ReleaseChange, ReleaseEnded
 from tests.harness.depth import examples
@@ -64,6 +65,17 @@ def test_r5_a_crash_at_any_step_sends_it_once(stage: ReleaseStage) -> None:
         steps += 1
     assert steps > 15
     assert stage.counted().total() == steps
+
+
+def test_r5_a_repeat_has_its_answer_when_its_target_was_forgotten_meanwhile(
+    stage: ReleaseStage,
+) -> None:
+    keyed = replace(request("/p0", key="once"), targets=("north",))
+    release, _ = stage.releases.give(keyed, "now")
+    stage.forgotten.add("north")
+    assert stage.releases.give(keyed, "now") == (release, True)
+    with pytest.raises(UnknownSubscriber):
+        stage.releases.give(replace(keyed, idempotency_key="other"), "now")
 
 
 def test_r35_a_release_for_some_waits_until_the_publisher_has_heard_of_them(

@@ -126,7 +126,7 @@ class _Assembly:
             self._publishing(), self.clock, early=self._early(), of_producers=self._early()
         )
         self.admission = self._admission()
-        self.releases = Releases(self.pool.share(2), settings.agent)
+        self.releases = Releases(self.pool.share(2), settings.agent, self.admission.check_targets)
 
     def assembled(self) -> Assembled:
         return Assembled(

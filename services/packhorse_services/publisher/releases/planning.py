@@ -3,7 +3,7 @@
 The job only says when: what is sent, and whether it still is, the row says (`release_rows`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
@@ -48,8 +48,11 @@ def topic_of(agent: str) -> str:
 class Releases:
     """The releases of one publisher agent; for any thread. All raise `psycopg.Error`."""
 
-    def __init__(self, pool: Lender, agent: str) -> None:
-        self._pool, self._agent = pool, agent
+    def __init__(
+        self, pool: Lender, agent: str, check_targets: Callable[[Sequence[str]], None]
+    ) -> None:
+        """Take what raises `UnknownSubscriber` for a target that nobody knows."""
+        self._pool, self._agent, self._check_targets = pool, agent, check_targets
         self._jobs = Jobs(pool.connection, "packhorse.publisher")
 
     def writing(self) -> AbstractContextManager[Connection]:
@@ -61,13 +64,15 @@ class Releases:
     ) -> tuple[Release, bool]:
         """Plan a request; return the release, and whether its key had led to it before.
 
-        Raises `PathRefused`, `KeyReused`, `ReleaseExists`, `ReleaseRefused`, `TooManyReleases`.
+        Raises `PathRefused`, `KeyReused`, `ReleaseExists`, `ReleaseRefused`, `TooManyReleases`,
+        `UnknownSubscriber`.
         """
         with self.writing() as connection:
             release = new_release(request, name)
             known = self._known(connection, request, moment, release)
             if known is not None:
                 return known, True
+            self._check_targets(request.targets)
             if release_rows.count_open(connection, self._agent) >= MOST_OPEN:
                 raise TooManyReleases(f"{MOST_OPEN} releases are open; send or cancel some first")
             return self._planned(connection, release, moment), False
@@ -75,9 +80,11 @@ class Releases:
     def change(self, named: str, change: ReleaseChange) -> Release:
         """Change an open release; what FAILED is SCHEDULED again when it gets a moment.
 
-        Raises `UnknownRelease`, `ReleaseEnded`, `PathRefused`, `ReleaseRefused`.
+        Raises `UnknownRelease`, `ReleaseEnded`, `PathRefused`, `ReleaseRefused`,
+        `UnknownSubscriber`.
         """
         with self.writing() as connection:
+            self._check_targets(change.targets or ())
             found = self._locked(connection, named, change.roots)
             if found.state == "SENT" and change.only_sends:
                 return found  # a repeat of what was answered and not heard
