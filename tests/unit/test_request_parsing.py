@@ -28,7 +28,6 @@ SERVING = [
 """The modules of which some code meets requests."""
 
 BOUNDED = {
-    "packhorse_services.console.work.search._AND": "the text has at most 2,000 characters",
     "packhorse.jobs.conditions._CONDITION": "three kinds of characters that exclude each other",
     "packhorse.runtime.setting_names._KUBERNETES": "names of variables, no request",
     "packhorse.jobs.names._NUL": "it begins only where a row of backslashes begins",
