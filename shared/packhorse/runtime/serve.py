@@ -61,6 +61,8 @@ def run(
         with Lifecycle(components) as lifecycle:
             app.state.readiness.add("components", lifecycle.check)
             server = _Server(app, listener, lifecycle, grace_s)
+            for number in _SIGNALS:
+                signal.signal(number, server.keep_signal)
             with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
                 runner.run(server.serve([listener]))
         logger.info("stopped")
@@ -106,7 +108,11 @@ class _Server(uvicorn.Server):
             )
         )
         self._app, self._listener, self._lifecycle = app, listener, lifecycle
-        self.died = False
+        self.died = self._signalled = False
+
+    def keep_signal(self, _number: int, _frame: FrameType | None) -> None:
+        """Keep a signal for `startup`; an exception would break a loop that has just begun."""
+        self._signalled = True
 
     def capture_signals(self) -> nullcontext[None]:  # type: ignore[override]
         """Leave signals to `startup`: uvicorn would raise them again and so end by signal."""
@@ -118,6 +124,9 @@ class _Server(uvicorn.Server):
         loop.set_default_executor(Threads("blocking", _THREADS))
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._stop)
+        if self._signalled:
+            self.should_exit = True
+            self._app.state.stopping.set()
         await super().startup(sockets)
         self._watching = asyncio.create_task(self._watch())
         ready = {"event": "ready", "url": _url(self._listener), "pid": os.getpid()}
@@ -131,8 +140,9 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     def _stop(self) -> None:
-        self.force_exit = self.should_exit  # the second signal waits for nobody
-        self.should_exit = True
+        # The second signal waits for nobody; of a kept one the loop may tell once more.
+        self.force_exit = self.should_exit and not self._signalled
+        self._signalled, self.should_exit = False, True
         self._app.state.stopping.set()
 
     async def _watch(self) -> None:

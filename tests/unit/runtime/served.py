@@ -1,6 +1,9 @@
 """A program for `test_serve`: `python -m tests.unit.runtime.served MODE`."""
 
 import asyncio
+import logging
+import os
+import signal
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -31,6 +34,14 @@ class Announced:
 
     def stop(self, timeout: float) -> None:
         sys.stderr.write("component stopped\n")
+
+
+class Signalling(logging.Handler):
+    """Ends the program when the loop runs and uvicorn is about to start."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.getMessage().startswith("Started server process"):
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def mortal(stopping: threading.Event) -> None:
@@ -88,6 +99,8 @@ async def flood() -> AsyncIterator[bytes]:
 
 if __name__ == "__main__":
     logs.configure()
+    if sys.argv[1] == "signalled":
+        logging.getLogger("uvicorn.error").addHandler(Signalling())
     if sys.argv[1] == "impatient with readers":
         connection.STALL_TIMEOUT_S = 0.2
     if sys.argv[1] == "impatient with heads":

@@ -76,6 +76,14 @@ def test_a_signal_ends_the_program_cleanly(number: int) -> None:
     assert "Traceback" not in errors
 
 
+def test_a_signal_that_comes_before_the_loop_heeds_it_ends_the_program_cleanly() -> None:
+    with _launch("signalled") as process:
+        _, errors = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0, errors
+    assert "component stopped" in errors
+    assert "Traceback" not in errors
+
+
 def test_a_request_and_a_stream_under_way_are_finished_first() -> None:
     answers: list[Any] = []
     with _running() as program, httpx.Client(base_url=program.url, timeout=DEADLINE_S) as client:
