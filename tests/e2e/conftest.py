@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.harness.browser import browser  # noqa: F401 - a fixture
 from tests.harness.command_line import Up, data_folder
 from tests.harness.postgres import Databases
 from tests.harness.site import Site, site

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.harness.browser import Tab, chromium, tab
+from tests.harness.browser import Tab, tab
 from tests.harness.postgres import Databases
 from tests.harness.processes import Program
 from tests.harness.site import Site, site
@@ -17,12 +17,6 @@ from tests.harness.waiting import eventually
 
 _PATIENCE_MS = 120_000
 IMPATIENT = {"backoff_first_s": 0.1, "backoff_longest_s": 600, "announce_s": 1}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

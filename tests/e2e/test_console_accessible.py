@@ -11,18 +11,11 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser
 
-from tests.harness.browser import chromium
 from tests.harness.client_tools import node_modules
 from tests.harness.console import ConsoleSite
 from tests.harness.screenshots import PAGES, SCHEMES, pictured_site, shown, visited
 
 _PINNED = Path(__file__).parents[1] / "harness" / "axe"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

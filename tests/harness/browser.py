@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 _ARGUMENTS = ["--no-sandbox", "--headless", "--disable-gpu", "--disable-dev-shm-usage"]
@@ -29,11 +30,18 @@ def chromium() -> Iterator[Browser]:
     program = shutil.which("chromium")
     assert program, "install the system package chromium"
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=_ARGUMENTS)
+        started = playwright.chromium.launch(executable_path=program, args=_ARGUMENTS)
         try:
-            yield browser
+            yield started
         finally:
-            browser.close()
+            started.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One browser for a file of tests."""
+    with chromium() as started:
+        yield started
 
 
 @contextmanager

@@ -3,9 +3,16 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
+from playwright.sync_api import Browser, expect
+
+from tests.harness.browser import Tab, tab
 from tests.harness.console import console_site
 from tests.harness.jobs.site import OPERATOR, JobsSite, jobs_site
+
+_PATIENCE_MS = 60_000
+expect.set_options(timeout=_PATIENCE_MS)
 
 
 @contextmanager
@@ -14,3 +21,17 @@ def jobs_pages(database_url: str) -> Iterator[JobsSite]:
     with jobs_site(database_url) as site, console_site(jobs_urls={"author": site.url}) as console:
         console.callers.known["operator"] = OPERATOR
         yield replace(site, url=console.url)
+
+
+@contextmanager
+def signed_in(
+    browser: Browser, site: JobsSite, path: str = "jobs", token: str = "operator", **context: Any
+) -> Iterator[Tab]:
+    with tab(browser, **context) as opened:
+        opened.page.goto(f"{site.url}/pages/{path}")
+        opened.page.fill("#token", token)
+        opened.page.click("main button")
+        expect(opened.page.locator("#content")).to_be_visible()
+        yield opened
+        assert opened.complaints == []
+        assert opened.dialogs == []

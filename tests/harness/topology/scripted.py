@@ -24,6 +24,17 @@ from tests.harness.waiting import eventually
 
 ME = "me"
 CLUSTER = "cluster-1"
+NUMBERS = ClusterViewDocument(
+    seq=7,
+    final=True,
+    id=CLUSTER,
+    me=1,
+    active=[1, 2],
+    deactivating=[],
+    inactive=[3],
+    instances={"1": ME, "2": "other"},
+)
+"""A cluster as a voting store tells of it."""
 
 
 def cluster(

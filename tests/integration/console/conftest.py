@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.harness.browser import browser  # noqa: F401 - a fixture
 from tests.harness.console import ConsoleSite, console_site
 
 

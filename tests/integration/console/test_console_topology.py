@@ -10,10 +10,9 @@ from playwright.sync_api import Browser, expect
 
 from packhorse_services.console.frame.rendering import PAGES
 from packhorse_services.topology.connectors.states import ConnectorPhase, ConnectorState
-from packhorse_services.topology.http.schemas import ClusterViewDocument
-from tests.harness.browser import Tab, chromium, tab
+from tests.harness.browser import Tab, tab
 from tests.harness.console import ConsoleSite, console_site
-from tests.harness.topology.scripted import Scripted, cluster, scripted
+from tests.harness.topology.scripted import NUMBERS, Scripted, cluster, scripted
 from tests.harness.topology.served import served
 
 _PATIENCE_MS = 60_000
@@ -23,16 +22,6 @@ _INSERT = """([element, member, value]) =>
     document.body.append(Object.assign(document.createElement(element), {[member]: value}))"""
 _INTRUDERS = [("script", "textContent", "alert(3)"), ("img", "src", "http://elsewhere.example/x")]
 HOSTILE = "</dd><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}"
-NUMBERS = ClusterViewDocument(
-    seq=7,
-    final=True,
-    id="cluster-1",
-    me=1,
-    active=[1, 2],
-    deactivating=[],
-    inactive=[3],
-    instances={"1": "me", "2": "other"},
-)
 FAILED = ConnectorState(
     direction="out",
     state=ConnectorPhase.FAILED,
@@ -46,12 +35,6 @@ FAILED = ConnectorState(
     interval_s=30.0,
     reason="nobody answers",
 )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture

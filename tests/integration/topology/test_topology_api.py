@@ -7,21 +7,9 @@ import httpx
 import pytest
 
 from packhorse_services.topology.connectors.states import ConnectorPhase, ConnectorState
-from packhorse_services.topology.http.schemas import ClusterViewDocument
-from tests.harness.topology.scripted import NoVotings, Scripted, cluster, scripted
+from tests.harness.topology.scripted import NUMBERS, NoVotings, Scripted, cluster, scripted
 from tests.harness.topology.served import Served, served
 from tests.harness.waiting import eventually
-
-NUMBERS = ClusterViewDocument(
-    seq=7,
-    final=True,
-    id="cluster-1",
-    me=1,
-    active=[1, 2],
-    deactivating=[],
-    inactive=[3],
-    instances={"1": "me", "2": "other"},
-)
 
 
 class Site:

@@ -55,8 +55,8 @@ async def _shown(visit: Visit, at: str) -> dict[str, Any]:
 
 
 async def _report(visit: Visit) -> dict[str, Any]:
-    urls, rows, wrong = visit.served("pipeline"), list[Document](), ""
-    if not urls:
+    rows, wrong = list[Document](), ""
+    if not visit.served("pipeline"):
         return {"measured": [], "wrong": "", "known": False, "same": []}
     client, url = visit.service("pipeline", "")
     try:
@@ -64,8 +64,8 @@ async def _report(visit: Visit) -> dict[str, Any]:
     except ClientError as error:
         wrong = str(error)
     lines = [
-        same("The report", ["pipeline", "report", "delivery"], curl(f"{url}/reports/delivery")),
-        Same("All reports as a document", "", curl(f"{url}/reports/delivery.html")),
+        same("The report", ["pipeline", "report", "delivery"], curl(f"{url}{_REPORT}")),
+        Same("All reports as a document", "", curl(f"{url}{_REPORT}.html")),
     ]
     return {"measured": _added_up(rows), "wrong": wrong, "known": True, "same": lines}
 

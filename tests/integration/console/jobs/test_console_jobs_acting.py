@@ -1,7 +1,5 @@
 """What an operator does with the pages of jobs, in a real browser; and what others may not."""
 
-from collections.abc import Iterator
-
 import httpx
 import pytest
 from playwright.sync_api import Browser, expect
@@ -10,30 +8,10 @@ from packhorse.jobs.job import JobState
 from packhorse.jobs.scheduling.definition import JobAction, ScheduleDefinition
 from packhorse.jobs.scheduling.store import create_schedule, get_schedule
 from packhorse.jobs.scheduling.timing import Cron
-from tests.harness.browser import chromium, tab
-from tests.harness.jobs.asking import emptied
-from tests.harness.jobs.pages import jobs_pages
+from tests.harness.browser import tab
+from tests.harness.jobs.pages import signed_in
 from tests.harness.jobs.site import JobsSite
-from tests.harness.postgres import Databases
 from tests.harness.waiting import eventually
-from tests.integration.console.test_console_jobs import signed_in
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def running(databases: Databases) -> Iterator[JobsSite]:
-    with jobs_pages(databases.new()) as site:
-        yield site
-
-
-@pytest.fixture
-def site(running: JobsSite) -> JobsSite:
-    return emptied(running)
 
 
 def post(

@@ -1,9 +1,6 @@
 """The pages of jobs in a real browser: what they show, and that they show it as text."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -13,15 +10,9 @@ from packhorse.jobs.scheduling.definition import JobAction, ScheduleDefinition
 from packhorse.jobs.scheduling.store import create_schedule
 from packhorse.jobs.scheduling.timing import At, Cron
 from packhorse.jobs.store.queues import QueueConfiguration, QueueType
-from tests.harness.browser import Tab, chromium, tab
-from tests.harness.jobs.asking import emptied
-from tests.harness.jobs.pages import jobs_pages
+from tests.harness.jobs.pages import signed_in
 from tests.harness.jobs.site import JobsSite
 from tests.harness.jobs.stored import store_many_finished
-from tests.harness.postgres import Databases
-
-_PATIENCE_MS = 60_000
-expect.set_options(timeout=_PATIENCE_MS)
 
 HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}"
 ATTEMPT = {
@@ -32,37 +23,6 @@ ATTEMPT = {
     "outcome": "LOST",
     "reason": "its lease ran out",
 }
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def running(databases: Databases) -> Iterator[JobsSite]:
-    with jobs_pages(databases.new()) as site:
-        yield site
-
-
-@pytest.fixture
-def site(running: JobsSite) -> JobsSite:
-    return emptied(running)
-
-
-@contextmanager
-def signed_in(
-    browser: Browser, site: JobsSite, path: str = "jobs", token: str = "operator", **context: Any
-) -> Iterator[Tab]:
-    with tab(browser, **context) as opened:
-        opened.page.goto(f"{site.url}/pages/{path}")
-        opened.page.fill("#token", token)
-        opened.page.click("main button")
-        expect(opened.page.locator("#content")).to_be_visible()
-        yield opened
-        assert opened.complaints == []
-        assert opened.dialogs == []
 
 
 def numbers(page: Page) -> list[int]:
