@@ -15,6 +15,7 @@ from packhorse.client.awaiting import AsyncClient
 from packhorse.client.errors import ClientError
 from packhorse.client.exchange import ServiceName
 from packhorse.runtime.problems import Problem
+from packhorse_services.console.impatient import WORDS, ImpatientClient
 
 T = TypeVar("T")
 
@@ -40,7 +41,7 @@ class Services:
     def __init__(self, kind: ServiceName, urls: Mapping[str, str], timeout_s: float) -> None:
         self.urls, self._kind = urls, kind
         self._clients = {
-            name: AsyncClient.of(Addresses({kind: url}), timeout=timeout_s)
+            name: ImpatientClient.of(Addresses({kind: url}), timeout=timeout_s, words=WORDS)
             for name, url in urls.items()
         }
 

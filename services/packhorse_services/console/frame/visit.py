@@ -13,15 +13,17 @@ from starlette.responses import RedirectResponse
 from packhorse.client.awaiting import AsyncClient
 from packhorse.client.errors import NoAnswer, Refused
 from packhorse.client.exchange import ServiceName
-from packhorse.runtime.auth import Principal, TokenScope
+from packhorse.runtime.auth import Authenticator, Principal, TokenScope
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import (
+    SCOPE,
     Form,
     allowed,
     token_of,
     visitor,
     visitor_or_sign_in,
 )
+from packhorse.runtime.problems import Problem
 from packhorse_services.console.frame.rendering import PAGES, address
 from packhorse_services.console.parts import KINDS, Kind, of
 
@@ -177,7 +179,7 @@ async def not_done(request: Request, error: Exception) -> Response:
         sent = request.method == "POST"
         look = "What was asked may be done: look before you ask again." if sent else "Try again."
         status, said = 503, f"{said}\nSee whether the service runs there. {look}"
-    return not_done_page(status, said)
+    return await not_done_page(request, status, said)
 
 
 def show_problems(app: FastAPI) -> None:
@@ -193,7 +195,8 @@ def _as_page(respond: Callable[..., Awaitable[Response]]) -> Callable[..., Await
         by_browser = "text/html" in request.headers.get("accept", "")
         if not (by_browser and request.url.path.startswith(f"{PREFIX}/")):
             return problem
-        page = not_done_page(problem.status_code, _said(json.loads(bytes(problem.body))))
+        said = _said(json.loads(bytes(problem.body)))
+        page = await not_done_page(request, problem.status_code, said)
         for name, value in problem.headers.items():
             page.headers.setdefault(name, value)
         return page
@@ -207,6 +210,19 @@ def _said(problem: Mapping[str, Any]) -> str:
     return "\n".join([f"{problem['title']} ({problem['status']})", *more])
 
 
-def not_done_page(status: int, said: str) -> Response:
-    """Return the page; 401 is a session that is over, and the way on the form."""
-    return PAGES.page("not_done.html", status, said=said, signed_out=status == 401)
+async def not_done_page(request: Request, status: int, said: str) -> Response:
+    """Return the page, in the frame for who is signed in; 401 is a session that is over."""
+    who = None if status == 401 else await _known(request)
+    if who is None:
+        return PAGES.page("not_done.html", status, said=said, signed_out=status == 401)
+    return Visit(request, who).page("not_done_framed.html", status, said=said)
+
+
+async def _known(request: Request) -> Principal | None:
+    """Return who is signed in, whatever else is wrong with a request; None for nobody."""
+    authenticator: Authenticator = request.app.state.authenticator
+    try:
+        found = await authenticator.principal(token_of(request))
+    except Problem:
+        return None
+    return found if found.may(SCOPE) else None

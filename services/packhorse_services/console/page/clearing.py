@@ -14,6 +14,7 @@ from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import Form
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import curl, same
+from packhorse_services.console.frame.numbers import whole_number
 from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
@@ -42,7 +43,7 @@ async def clear(
 ) -> Response:
     """Remove what was shown and confirmed; what comes later has a higher offset, and stays."""
     agent, subscriber = form.get("agent", ""), form.get("subscriber", "")
-    up_to, count = _number(form.get("up_to", "")), _number(form.get("count", ""))
+    up_to, count = whole_number(form.get("up_to", "")), whole_number(form.get("count", ""))
     client = visit.publisher(agent)
     if up_to is None or count is None or form.get("typed", "").strip() != f"clear {count}":
         return await _question(visit, agent, subscriber, up_to, "That was not the text to type.")
@@ -94,7 +95,3 @@ async def _question(
         wrong=wrong,
         same=[same("Clear", words, curl(path, "POST", body))],
     )
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None

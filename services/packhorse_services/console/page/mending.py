@@ -78,7 +78,7 @@ async def _act(visit: Visit, action: Act, form: dict[str, str]) -> Response:
     audit.note(visit.request, changed=changed)
     if wrong:
         said = f"{changed} of {len(meant)} done. {wrong}"
-        return not_done_page(409, said)
+        return await not_done_page(visit.request, 409, said)
     back = {} if offset else {"agent": requested.agent, "subscriber": requested.subscriber}
     return back_to("failures", **back, done=action, count=changed)
 

@@ -15,6 +15,7 @@ from packhorse.runtime.pages.session import Form
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.charts import charts
 from packhorse_services.console.frame.equivalents import Same, curl, same
+from packhorse_services.console.frame.numbers import whole_number
 from packhorse_services.console.frame.states import look_of
 from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit, acting, back_to
 from packhorse_services.console.upstream import each
@@ -22,7 +23,6 @@ from packhorse_services.console.upstream import each
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
 _COMMANDS, _POINTS = 20, 60
-_LARGEST = 2**63 - 1
 _Name = Annotated[str, Query(min_length=1, max_length=200)]
 _Word = Annotated[str, Query(max_length=20)]
 
@@ -84,7 +84,7 @@ async def reset(
     requested = SubscriberAddress(
         form.get("agent", ""), form.get("subscriber", ""), form.get("to", "")
     )
-    to = _offset(requested.to)
+    to = whole_number(requested.to, least=-1)
     if to is None or form.get("typed", "").strip() != f"reset {to}":
         return await _question(visit, requested, "That was not the text to type.")
     command = await visit.publisher(requested.agent).reset(requested.subscriber, to)
@@ -96,7 +96,7 @@ async def reset(
 
 async def _question(visit: Visit, requested: SubscriberAddress, wrong: str = "") -> Response:
     one = await visit.publisher(requested.agent).subscriber(requested.subscriber)
-    to = _offset(requested.to)
+    to = whole_number(requested.to, least=-1)
     if to is None:
         wrong = "An offset is a whole number from -1 on; -1 begins with the first package."
     return visit.page(
@@ -142,7 +142,7 @@ async def _shown(visit: Visit, requested: SubscriberAddress) -> dict[str, Any]:
 
 def _same(visit: Visit, requested: SubscriberAddress) -> list[Same]:
     url, name = visit.publisher_url(requested.agent), requested.subscriber
-    root, to = f"{url}/subscribers/{segment(name)}", _offset(requested.to)
+    root, to = f"{url}/subscribers/{segment(name)}", whole_number(requested.to, least=-1)
     reset_to = 0 if to is None else to
     return [
         same("This page", ["get", "subscribers", "--server", url], curl(root)),
@@ -160,11 +160,3 @@ def _same(visit: Visit, requested: SubscriberAddress) -> list[Same]:
             curl(f"{root}/offset", "PATCH", f'{{"offset": {reset_to}}}'),
         ),
     ]
-
-
-def _offset(text: str) -> int | None:
-    """Return the offset that a form names; None for what is none."""
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19:
-        return None
-    return int(text) if -1 <= int(text) <= _LARGEST else None

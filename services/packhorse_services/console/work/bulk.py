@@ -13,6 +13,7 @@ from packhorse.runtime import audit
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import Form
 from packhorse.runtime.validation import StrictRoute
+from packhorse_services.console.frame.numbers import whole_number
 from packhorse_services.console.frame.visit import PageVisit, Visit, back_to
 from packhorse_services.console.work.acting import Operator
 from packhorse_services.console.work.jobs import Requested
@@ -53,19 +54,15 @@ async def change_all(visit: Operator, action: Act, form: Form) -> Response:
 
     What the filter finds besides by then is left for another time.
     """
-    looked_for, count = Search.of(form), form.get("count", "")
-    if not _is_count(count) or form.get("typed", "").strip() != f"{action} {int(count)}":
+    looked_for, count = Search.of(form), whole_number(form.get("count", ""), 1, MOST)
+    if count is None or form.get("typed", "").strip() != f"{action} {count}":
         return await _question(visit, action, looked_for, "That was not the text to type.")
     try:
-        done = await _bulk(visit, action, looked_for, limit=int(count))
+        done = await _bulk(visit, action, looked_for, limit=count)
     except (InvalidFilter, Invalid) as error:
         return await _question(visit, action, looked_for, str(error))
     audit.note(visit.request, changed=done["changed"])
     return back_to("jobs", **looked_for.parameters, done=action, count=done["changed"])
-
-
-def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 6 and 0 < int(text) <= MOST
 
 
 async def _bulk(visit: Visit, action: Act, looked_for: Search, **more: object) -> Document:
