@@ -15,6 +15,8 @@ from packhorse.messaging.open import open_journal
 from packhorse.runtime.auth import Authenticator
 from packhorse_services.cleanup.app import cleanup_service
 from packhorse_services.cleanup.settings import Settings as CleanupSettings
+from packhorse_services.console.app import console
+from packhorse_services.console.settings import Settings as ConsoleSettings
 from packhorse_services.content.app import create as content
 from packhorse_services.content.settings import Settings as ContentSettings
 from packhorse_services.jobs.assembly import assemble as assemble_jobs
@@ -88,6 +90,11 @@ def _jobs(_folder: str) -> FastAPI:
     return service.app
 
 
+def _console(_folder: str) -> FastAPI:
+    settings = ConsoleSettings.model_validate({"publisher_urls": {"main": "http://127.0.0.1:8080"}})
+    return console(settings, Authenticator.off())
+
+
 SERVICES: dict[str, Callable[[str], FastAPI]] = {
     "publisher": _publisher,
     "content": _content,
@@ -96,6 +103,7 @@ SERVICES: dict[str, Callable[[str], FastAPI]] = {
     "pipeline": _pipeline,
     "topology": _topology,
     "jobs": _jobs,
+    "console": _console,
 }
 """How each service's app is made without anything running; it needs a folder for blobs."""
 
@@ -108,6 +116,7 @@ PORTS = {
     "pipeline": PipelineSettings,
     "topology": TopologySettings,
     "jobs": JobsSettings,
+    "console": ConsoleSettings,
 }
 
 

@@ -84,8 +84,14 @@ def written_work(answers: dict[str, Any]) -> None:
     put = {"id": 7, "at": AT, "caller": "anna", "address": "10.0.0.9", "operation": "putNode"}
     on = {"method": "PUT", "object": "/content/site/news", "about": {}, "trace": "t1"}
     answers["GET /acts"] = {"acts": [{**put, **on}]}
-    rows = [measured("web-1"), measured("sub2", failures=14, backlog_end=3, blocked_ms=90_000)]
-    answers["GET /reports/delivery"] = {"from": AT, "to": AT, "next": None, "rows": rows}
+    rows = [
+        measured("web-1", hour=f"2026-01-01T{hour:02}:00:00Z", latency_p95_ms=400 * hour)
+        for hour in range(3, 13)
+    ]
+    rows.append(measured("sub2", failures=14, backlog_end=3, blocked_ms=90_000))
+    day = {"from": "2025-12-31T13:00:00Z", "to": "2026-01-01T13:00:00Z"}
+    answers["GET /reports/delivery"] = {**day, "next": None, "rows": rows}
+    answers["GET /reports/delivery.html"] = b"<!doctype html><title>Delivery</title>"
 
 
 def _jobs(answers: dict[str, Any]) -> None:

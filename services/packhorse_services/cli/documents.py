@@ -19,6 +19,7 @@ class ApiDocument(StrEnum):
     """What can be printed: the OpenAPI document of a service, or the AsyncAPI one of the events."""
 
     CLEANUP = "cleanup"
+    CONSOLE = "console"
     CONTENT = "content"
     JOBS = "jobs"
     PIPELINE = "pipeline"

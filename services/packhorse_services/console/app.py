@@ -42,7 +42,9 @@ from packhorse_services.console.work import acting as work_acts
 from packhorse_services.console.work import bulk, jobs, pipeline, schedules, topology
 
 _SERVICE = ServiceDescription(
-    "packhorse console", "Shows where content is and what stands in its way, as pages for people."
+    "packhorse console",
+    "Shows where content is and what stands in its way, as pages for people.",
+    documentation=(__package__,),
 )
 _PAGES = (
     *(

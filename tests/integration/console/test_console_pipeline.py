@@ -51,11 +51,45 @@ def test_hours_are_added_up(site: ConsoleSite) -> None:
     assert ">2.5 s<" in text
 
 
+def test_hours_are_lines_broken_where_nothing_was_measured(site: ConsoleSite) -> None:
+    text = site.get("pipeline").text
+    assert 'aria-label="Delivered: at the end 1,624, at most 1,624 packages an hour"' in text
+    assert "95 % within, at the slowest: at the end 4.8, at most 4.8 s" in text
+    site.publisher.answers["GET /reports/delivery"]["rows"] = []
+    assert "<figure>" not in site.get("pipeline").text
+
+
+def test_the_document_of_all_reports_may_do_nothing_in_the_browser(site: ConsoleSite) -> None:
+    hostile = b"<script>alert(1)</script>"
+    site.publisher.answers["GET /reports/delivery.html"] = hostile
+    answer = site.get("pipeline/report")
+    assert (answer.status_code, answer.content) == (200, hostile)
+    policy = answer.headers["content-security-policy"]
+    assert policy.startswith("sandbox; default-src 'none'")
+    assert "allow-scripts" not in policy
+    assert site.get("pipeline/report", token=None).status_code == 303
+
+
+def test_either_setting_is_enough_for_the_page(site: ConsoleSite) -> None:
+    url = site.publisher.url
+    with console_site(site.publisher, pipeline_url=url) as reports:
+        text = reports.get("pipeline").text
+        assert 'data-measured="sub2"' in text
+        assert "PACKHORSE_JOBS_URLS" in text
+        assert 'href="/pages/pipeline" aria-current="page"' in text
+        assert 'href="/pages/jobs"' not in text
+    with console_site(site.publisher, jobs_urls={"author": url}) as tasks:
+        text = tasks.get("pipeline").text
+        assert 'data-schedule="packhorse.pipeline.archive"' in text
+        assert "PACKHORSE_PIPELINE_URL" in text
+
+
 def test_a_report_of_several_pages_is_added_up_to_its_end(site: ConsoleSite) -> None:
     further = "/reports/delivery?from=a&to=b&cursor=c"
+    day = site.publisher.answers["GET /reports/delivery"]
     pages = [([measured("web-1")], further), ([measured("web-1"), measured("sub2")], None)]
     site.publisher.answers["GET /reports/delivery"] = Pages(
-        {"rows": rows, "next": following} for rows, following in pages
+        {**day, "rows": rows, "next": following} for rows, following in pages
     )
     text = site.get("pipeline").text
     assert ">1624<" in text

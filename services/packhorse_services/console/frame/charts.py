@@ -16,6 +16,7 @@ _TIMES = ((120.0, 1.0, "s"), (7_200.0, 60.0, "min"), (172_800.0, 3_600.0, "h"))
 _DAY = 86_400.0, "d"
 _COLUMNS = ((2 * 3_600, 900), (8 * 3_600, 3_600), (float("inf"), 6 * 3_600))
 """Seconds of a line, at most, and between the round times that are named below it."""
+_HOUR = timedelta(hours=1)
 _EDGE = 2
 """What a line keeps of the height, so that its own width is not cut off."""
 
@@ -56,14 +57,50 @@ def _trend(queue: Document) -> Trend:
 
 def charts(history: Document) -> list[Chart]:
     """Return lag, length and rate of a queue as lines."""
-    most = max((lag for lag in history["lag_seconds"] if lag is not None), default=0)
-    size, unit = next(((size, unit) for limit, size, unit in _TIMES if most < limit), _DAY)
-    lags = [None if lag is None else lag / size for lag in history["lag_seconds"]]
     return [
-        _chart("Lag", unit, lags, history),
+        _times("Lag", history["lag_seconds"], history),
         _chart("Waiting", "packages", history["length"], history),
         _chart("Done", "packages a minute", history["rate"], history),
     ]
+
+
+def delivery_charts(since: str, until: str, rows: Sequence[Document]) -> list[Chart]:
+    """Return what subscriptions have delivered, hour by hour, as lines: all of them together."""
+    begin, end = datetime.fromisoformat(since), datetime.fromisoformat(until)
+    hours: list[list[Document]] = [[] for _ in range(min(max(1, int((end - begin) / _HOUR)), 24))]
+    for row in rows:
+        place = int((datetime.fromisoformat(row["hour"]) - begin) / _HOUR)
+        if 0 <= place < len(hours):
+            hours[place].append(row)
+
+    def added(name: str) -> Values:
+        return [sum(one[name] for one in rows) if rows else None for rows in hours]
+
+    latest = [
+        max(
+            (one["latency_p95_ms"] for one in rows if one["latency_p95_ms"] is not None),
+            default=None,
+        )
+        for rows in hours
+    ]
+    period = Document(since=since, step_seconds=_HOUR.total_seconds())
+    return [
+        _chart("Delivered", "packages an hour", added("delivered"), period),
+        _times("95 % within, at the slowest", _of_ms(latest), period),
+        _chart("Waiting when the hour ended", "packages", added("backlog_end"), period),
+        _times("Blocked", _of_ms(added("blocked_ms")), period),
+    ]
+
+
+def _of_ms(values: Values) -> Values:
+    return [None if one is None else one / 1_000 for one in values]
+
+
+def _times(title: str, seconds: Values, history: Document) -> Chart:
+    """Return a line of times, in the unit that fits the longest."""
+    most = max((one for one in seconds if one is not None), default=0)
+    size, unit = next(((size, unit) for limit, size, unit in _TIMES if most < limit), _DAY)
+    return _chart(title, unit, [None if one is None else one / size for one in seconds], history)
 
 
 def _chart(title: str, unit: str, values: Values, history: Document) -> Chart:

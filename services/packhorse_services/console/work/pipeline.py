@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from packhorse.client.errors import ClientError, Unreadable
 from packhorse.client.exchange import Document
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.validation import StrictRoute
+from packhorse_services.console.frame.charts import Chart, delivery_charts
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit
 from packhorse_services.console.work.jobs import At
@@ -22,6 +24,11 @@ router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=Fal
 _TOPICS, _SCHEDULES = "packhorse/pipeline/**", "packhorse.pipeline."
 _RUNS = 20
 _REPORT = "/reports/delivery"
+_SANDBOX = {
+    "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; "
+    "frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
 _MOST, _MOST_ROWS = 200, 100_000
 """Of subscriptions that are shown, and of rows that are added up: 24 hours of each."""
 
@@ -41,45 +48,74 @@ async def show_pipeline_content(visit: PartVisit, at: At = "") -> Response:
     return visit.part("pipeline_content.html", **await _shown(visit, at), at=at)
 
 
+@router.get("/pipeline/report")
+async def show_reports(visit: PageVisit) -> Response:
+    """Show the document of all reports: it may do nothing here, and has no session."""
+    if isinstance(visit, Response):
+        return visit
+    client, _ = visit.service("pipeline", "")
+    answer = await client.answer(f"{_REPORT}.html", "pipeline")
+    return Response(answer.content, 200, _SANDBOX, "text/html; charset=utf-8")
+
+
 async def _shown(visit: Visit, at: str) -> dict[str, Any]:
     """Return the tasks and their runs; where the jobs service has no answer, why."""
+    known = bool(visit.served("jobs"))
+    shown = {"away": "", "tasks": [], "runs": [], "topics": _TOPICS, "told": known}
+    if not known:
+        return shown
     client, _ = visit.service("jobs", at)
     try:
         schedules, runs = await asyncio.gather(
             client.schedules(), client.jobs(topic=_TOPICS, limit=_RUNS)
         )
     except ClientError as error:
-        return {"away": str(error)}
+        return {**shown, "away": str(error)}
     tasks = [one for one in schedules if one["name"].startswith(_SCHEDULES)]
-    return {"away": "", "tasks": tasks, "runs": runs, "topics": _TOPICS}
+    return {**shown, "tasks": tasks, "runs": runs}
 
 
 async def _report(visit: Visit) -> dict[str, Any]:
-    rows, wrong = list[Document](), ""
+    found = _Report()
     if not visit.served("pipeline"):
-        return {"measured": [], "wrong": "", "known": False, "same": []}
+        return {"measured": [], "charts": [], "wrong": "", "known": False, "same": []}
     client, url = visit.service("pipeline", "")
     try:
-        rows = await _rows(client)
+        found = await _rows(client)
     except ClientError as error:
-        wrong = str(error)
+        found = _Report(wrong=str(error))
     lines = [
         same("The report", ["pipeline", "report", "delivery"], curl(f"{url}{_REPORT}")),
         Same("All reports as a document", "", curl(f"{url}{_REPORT}.html")),
     ]
-    return {"measured": _added_up(rows), "wrong": wrong, "known": True, "same": lines}
+    shown = {"measured": _added_up(found.rows), "charts": found.charts, "wrong": found.wrong}
+    return {**shown, "known": True, "same": lines}
 
 
-async def _rows(client: AsyncClient) -> list[Document]:
-    """Return the rows of the last 24 hours, the oldest hour first. Raises `ClientError`."""
-    rows, query = list[Document](), "limit=10000"
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """Rows of the last 24 hours, the oldest hour first."""
+
+    rows: Sequence[Document] = ()
+    since: str = ""
+    until: str = ""
+    wrong: str = ""
+
+    @property
+    def charts(self) -> list[Chart]:
+        return delivery_charts(self.since, self.until, self.rows) if self.rows else []
+
+
+async def _rows(client: AsyncClient) -> _Report:
+    """Return them. Raises `ClientError`."""
+    rows, query, page = list[Document](), "limit=10000", Document()
     while query:
         page = await client.get(f"{_REPORT}?{query}", "pipeline")
         rows += page["rows"]
         query = urlsplit(page["next"] or "").query
         if query and len(rows) >= _MOST_ROWS:
             raise Unreadable(f"there are more than {_MOST_ROWS:,} rows: too many for a page")
-    return rows
+    return _Report(rows, page["from"], page["to"])
 
 
 def _added_up(rows: Sequence[Document]) -> list[dict[str, Any]]:
