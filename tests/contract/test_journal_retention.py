@@ -3,7 +3,8 @@
 import threading
 
 from packhorse.messaging.api import Bounds, Journal
-from tests.harness.journals import JournalOpener, append_all, create, eventually
+from tests.harness.journals import JournalOpener, append_all, create
+from tests.harness.waiting import eventually
 
 
 def test_r4_retention_removes_what_is_too_old_and_nothing_else(journal: Journal) -> None:

@@ -21,10 +21,10 @@ from tests.harness.journals import (
     JournalOpener,
     append_all,
     create,
-    eventually,
     fresh_name,
     read_until,
 )
+from tests.harness.waiting import eventually
 
 
 def test_topics_that_were_created_are_in_order(journal: Journal) -> None:

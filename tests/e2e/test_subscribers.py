@@ -22,7 +22,7 @@ def test_r12_a_copied_database_goes_on_from_its_offset(running: Site) -> None:
         running.put(f"/copied/{number}")
         running.distribute_everywhere(f"/copied/{number}")
     running.leave("source")
-    database = running.database_urls["source"].rpartition("/")[2]
+    database = running.database_urls["source"]
     running.put("/copied/5")
     missed = running.distribute("/copied/5")
     copy = running.databases.copy(database)

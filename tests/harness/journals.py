@@ -6,7 +6,7 @@ A new backend is a class here, a session fixture in `tests/contract/conftest.py`
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -26,7 +26,7 @@ from packhorse.messaging.memory import shared_log
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.sql.journal import SqlJournal
 from packhorse.messaging.sql.segments import DEFAULT_LIMITS, SegmentLimits
-from tests.harness import waiting
+from tests.harness.waiting import eventually
 
 DEADLINE_S = 180.0
 """How long a test waits for what must come; never how long it waits for luck."""
@@ -138,7 +138,7 @@ def create_topic(journal: Journal, topic: TopicSpec) -> None:
             return False
         return True
 
-    waiting.eventually(created, timeout=DEADLINE_S, what=f"topic {topic.name} has a leader")
+    eventually(created, timeout=DEADLINE_S, what=f"topic {topic.name} has a leader")
 
 
 def append_all(
@@ -157,8 +157,3 @@ def read_until(reader: Reader, count: int, **limits: int) -> list[Record]:
         records.extend(reader.poll(1.0, **limits))
     assert len(records) >= count, f"{len(records)} of {count} records came"
     return records
-
-
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    """Wait until `condition` holds; `what` says what did not come."""
-    waiting.eventually(condition, timeout=DEADLINE_S, what=what)

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import sql
@@ -61,7 +62,8 @@ class Databases:
         return self.copy(_TEMPLATE, prefix)
 
     def copy(self, source: str, prefix: str = "copy") -> str:
-        """Return the URL of a copy of `source`, which nobody may be connected to."""
+        """Return the URL of a copy of `source`, a name or a URL; nobody may be connected to it."""
+        source = urlsplit(source).path.removeprefix("/")
         name = f"{prefix}_{next(self._numbers)}"
         with psycopg.connect(self.server.url(), autocommit=True) as connection:
             connection.execute(

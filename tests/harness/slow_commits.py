@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import psycopg
 
-from tests.harness.journals import eventually
+from tests.harness.waiting import eventually
 
 _GATE = 0x67617465  # "gate"
 _AT_COMMIT = """

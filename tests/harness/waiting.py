@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def eventually(
-    look: Callable[[], T], *, timeout: float = 120.0, interval: float = 0.05, what: str = ""
+    look: Callable[[], T], what: str = "", *, timeout: float = 120.0, interval: float = 0.05
 ) -> T:
     """Return the first true thing that `look` gives; fail with the last one after `timeout`.
 

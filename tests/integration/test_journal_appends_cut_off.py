@@ -19,7 +19,8 @@ from packhorse.messaging.sql.appender import SqlAppender
 from packhorse.messaging.sql.group import APPENDER_TIMEOUTS, GroupWriter
 from packhorse.messaging.sql.segments import DEFAULT_LIMITS
 from packhorse.messaging.sql.session import SharedSession
-from tests.harness.journals import DEADLINE_S, append_all, create, eventually, read_until
+from tests.harness.journals import DEADLINE_S, append_all, create, read_until
+from tests.harness.waiting import eventually
 from tests.harness.wire import CuttingRelay
 
 

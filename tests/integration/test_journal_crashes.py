@@ -25,8 +25,9 @@ from packhorse.messaging.api import (
 )
 from packhorse.messaging.open import open_journal
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
-from tests.harness.journals import DEADLINE_S, create, eventually
+from tests.harness.journals import DEADLINE_S, create
 from tests.harness.postgres import Databases, running_postgres
+from tests.harness.waiting import eventually
 
 KILLS = 4
 BOUNCES = 3

@@ -19,7 +19,8 @@ from packhorse.messaging.api import (
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.sql.hints import JournalListener, announcement
 from packhorse.messaging.sql.session import SharedSession
-from tests.harness.journals import DEADLINE_S, append_all, create, eventually, read_until
+from tests.harness.journals import DEADLINE_S, append_all, create, read_until
+from tests.harness.waiting import eventually
 from tests.harness.wire import CuttingRelay
 
 

@@ -8,7 +8,8 @@ import pytest
 from packhorse.messaging.api import Bounds, Journal, LogEnd
 from packhorse.messaging.sql.journal import SqlJournal
 from packhorse.messaging.sql.segments import SegmentLimits
-from tests.harness.journals import append_all, create, eventually, read_until
+from tests.harness.journals import append_all, create, read_until
+from tests.harness.waiting import eventually
 
 
 @pytest.fixture

@@ -28,8 +28,9 @@ from packhorse.messaging.api import (
     RecordTooLarge,
 )
 from packhorse.messaging.open import open_journal
-from tests.harness.journals import DEADLINE_S, append_all, create, eventually, read_until
+from tests.harness.journals import DEADLINE_S, append_all, create, read_until
 from tests.harness.kafka.broker import RunningKafka
+from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 

@@ -24,11 +24,11 @@ from tests.harness.journals import (
     KafkaBackend,
     append_all,
     create,
-    eventually,
     fresh_name,
     read_until,
 )
 from tests.harness.kafka.broker import RunningKafka
+from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 

@@ -160,7 +160,7 @@ def test_r27_a_restored_author_begins_a_new_epoch(
 ) -> None:
     publish(author.replica(), request("/p0"))
     author.close()
-    backup = databases.copy(author.database_url.rpartition("/")[2])
+    backup = databases.copy(author.database_url)
     publish(author.replica(), request("/p0"), request("/p1"))
     restored = Author(backup, author.journal, author.blobs)
     publish(restored.replica(), request("/p2"))
@@ -177,7 +177,7 @@ def test_r27_a_backup_from_before_the_first_package_takes_another_name(
 ) -> None:
     author.replica().reconcile()
     author.close()
-    backup = databases.copy(author.database_url.rpartition("/")[2])
+    backup = databases.copy(author.database_url)
     publish(author.replica(), request("/p0"), request("/p1"))
     restored = Author(backup, author.journal, author.blobs)
     publish(restored.replica(), request("/p2"))

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from pyspark.sql import SparkSession
@@ -44,7 +43,7 @@ def archived(
 def site(archived: ArchiveSite, databases: Databases, tmp_path: Path) -> Iterator[ArchiveSite]:
     """A copy of that site: tables, checkpoints and journal."""
     shutil.copytree(archived.tables_url, tmp_path / "tables")
-    url = databases.copy(urlsplit(archived.url).path.removeprefix("/"))
+    url = databases.copy(archived.url)
     with archive_site(archived.spark, url, tmp_path, archived.topics) as found:
         yield found
 
@@ -178,7 +177,7 @@ def test_r24_a_restored_journal_that_has_grown_again_is_not_mixed_with_the_old_o
 ) -> None:
     """Identity and bounds are as expected; only the records show it."""
     site.journal.close()
-    backup = databases.copy(urlsplit(site.url).path.removeprefix("/"))
+    backup = databases.copy(site.url)
     with closing(open_journal(site.url, client_name="tests")) as journal:
         fill(journal, site.topics, [3], [site.topics.package])
     site.archive()

@@ -23,7 +23,7 @@ def restored(author: Author, backup: str) -> Author:
 
 def backed_up(databases: Databases, author: Author) -> str:
     author.close()
-    return databases.copy(author.database_url.rpartition("/")[2])
+    return databases.copy(author.database_url)
 
 
 @pytest.mark.parametrize("journal_url", ALL_JOURNALS, indirect=True)

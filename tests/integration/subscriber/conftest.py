@@ -14,6 +14,7 @@ from packhorse.messaging.open import open_journal
 from packhorse.wire.topics import Topics
 from tests.harness.feed import Feed
 from tests.harness.postgres import Databases
+from tests.harness.processes import Programs, running_programs
 from tests.harness.subscriber import Worker
 
 Workers = Callable[..., Worker]
@@ -99,3 +100,19 @@ def workers(feed: Feed, database_url: str) -> Iterator[Workers]:
 @pytest.fixture
 def worker(workers: Workers) -> Worker:
     return workers()
+
+
+@pytest.fixture
+def programs(databases: Databases) -> Iterator[Programs]:
+    """Programs on a journal of their own."""
+    with running_programs(databases.new("journal")) as made:
+        yield made
+
+
+@pytest.fixture
+def journal_feed(programs: Programs) -> Iterator[Feed]:
+    """A feed into that journal."""
+    settings = programs._settings
+    journal = open_journal(str(settings["journal_url"]), client_name="tests")
+    yield Feed(journal, open_blobs(str(settings["blobs_url"])))
+    journal.close()

@@ -11,11 +11,11 @@ from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from tests.harness.clock import ManualClock
 from tests.harness.commands import Following, following, removed
 from tests.harness.feed import AGENT, TOPICS, Feed, page
-from tests.harness.journals import eventually
 from tests.harness.postgres import Databases
 from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, rows_of
+from tests.harness.waiting import eventually
 from tests.integration.subscriber.conftest import Workers
-from tests.integration.subscriber.test_subscriber_journal import create_anew, database_name
+from tests.integration.subscriber.running import create_anew
 
 
 def test_r19_a_blocked_package_leaves_at_once(feed: Feed, workers: Workers) -> None:
@@ -171,7 +171,7 @@ def test_r12_a_copy_does_not_obey_its_sources_commands(
         feed.clear(source.name, 0)
         follower.catch_up()
     source.die()
-    copy = workers(url=databases.copy(database_name(source.url)), name="copy")
+    copy = workers(url=databases.copy(source.url), name="copy")
     with following(copy):
         copy.run()
     assert set(content_of(copy.url)) == {"/a"}

@@ -6,41 +6,13 @@ from typing import Any
 
 import httpx
 import psycopg
-import pytest
 
-from packhorse.blobs.open import open_blobs
-from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import Status
 from tests.harness.feed import Feed, page
-from tests.harness.postgres import Databases
-from tests.harness.processes import Program, Programs, running_programs
+from tests.harness.processes import Program, Programs
 from tests.harness.subscriber import assert_is_the_fold, content_of, position_of, rows_of
 from tests.harness.waiting import eventually
-
-
-@pytest.fixture
-def programs(databases: Databases) -> Iterator[Programs]:
-    """Programs on a journal of their own."""
-    with running_programs(databases.new("journal")) as made:
-        yield made
-
-
-@pytest.fixture
-def journal_feed(programs: Programs) -> Iterator[Feed]:
-    """A feed into that journal."""
-    settings = programs._settings
-    journal = open_journal(str(settings["journal_url"]), client_name="tests")
-    yield Feed(journal, open_blobs(str(settings["blobs_url"])))
-    journal.close()
-
-
-def reached(url: str, offset: int) -> None:
-    def there() -> bool:
-        return bool(rows_of(url, "SELECT FROM bookkeeping.position")) and (
-            position_of(url).offset >= offset
-        )
-
-    eventually(there, what=f"offset {offset}")
+from tests.integration.subscriber.running import reached, session_that_waits
 
 
 @contextmanager
@@ -50,17 +22,6 @@ def locked(url: str, path: str) -> Iterator[None]:
         connection.execute("SELECT FROM content.node WHERE path = %s FOR UPDATE", (path,))
         yield
         connection.rollback()
-
-
-def session_that_waits(url: str) -> int | None:
-    """Return the server process of a subscription that waits for a lock."""
-    found = rows_of(
-        url,
-        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
-        "AND application_name LIKE 'packhorse-subscription%' AND wait_event_type = 'Lock' "
-        "ORDER BY backend_start DESC LIMIT 1",
-    )
-    return found[0][0] if found else None
 
 
 def kill_while_importing(program: Program, url: str, offset: int) -> int:

@@ -4,9 +4,9 @@ import pytest
 
 from packhorse.wire.messages import SubscriptionState
 from tests.harness.feed import Feed, page
-from tests.harness.journals import eventually
 from tests.harness.subscriber import content_of
-from tests.integration.subscriber.test_subscriber_program import imported, running, subscription
+from tests.harness.waiting import eventually
+from tests.integration.subscriber.running import imported, running, subscription
 
 
 @pytest.mark.parametrize("part", ["package", "command"])

@@ -17,10 +17,11 @@ from packhorse_services.subscriber.journal.failures import Fenced
 from packhorse_services.subscriber.journal.stored_filter import store
 from tests.harness.feed import Feed, page
 from tests.harness.postgres import Databases
+from tests.harness.snapshots import snapshot_of
 from tests.harness.subscriber import Worker, content_of, rows_of
 from tests.integration.subscriber.conftest import Workers
-from tests.integration.subscriber.test_subscriber_program import imported, running
-from tests.integration.subscriber.test_subscriber_snapshot import joining, snapshot_of
+from tests.integration.subscriber.running import imported, running
+from tests.integration.subscriber.snapshots.histories import joining
 
 _LARGE = "x" * 600_000
 SITE = ("/site", "/site/a", "/site/a/own", "/site/b", "/site/private", "/site/private/notes")

@@ -1,71 +1,19 @@
 """Start policy `snapshot` (R13): a database is filled by a snapshot, and goes on from there."""
 
-from collections.abc import Callable
-from contextlib import closing
-from typing import Any
-
-import psycopg
 import pytest
 
-from packhorse.content.tree import content_hash
 from packhorse.snapshots.snapshot import ReportedState
 from packhorse.wire.messages import Status, SubscriptionState
-from packhorse_services.subscriber.assembly import SubscriberProgram
 from tests.harness.feed import TOPICS, Feed, page
-from tests.harness.journals import eventually
-from tests.harness.postgres import Databases
 from tests.harness.snapshots import snapshot_of
 from tests.harness.subscriber import (
-    Worker,
     content_of,
     position_of,
     rows_of,
 )
-from tests.integration.subscriber.conftest import Workers, empty
-from tests.integration.subscriber.test_subscriber_program import imported, running, subscription
-
-Complete = Callable[..., Worker]
-
-
-@pytest.fixture(scope="module")
-def complete_database(databases: Databases) -> str:
-    return databases.new("complete")
-
-
-@pytest.fixture
-def complete(workers: Workers, complete_database: str) -> Complete:
-    """Makes the worker of a subscriber that has imported everything, on a database of its own."""
-    empty(complete_database)
-    return lambda **options: workers(complete_database, name="complete", **options)
-
-
-def hash_of(url: str) -> str:
-    with closing(psycopg.connect(url)) as connection:
-        return content_hash(connection)
-
-
-def joining(feed: Feed, url: str, **options: Any) -> Any:
-    return running(feed, url, start="snapshot", **options)
-
-
-def some_history(feed: Feed) -> int:
-    """Append packages of every kind; return the last offset."""
-    feed.producer = "author"
-    feed.add(page("/old"))
-    for number in range(40):
-        feed.add(page(f"/site/p{number % 15}", number))
-    feed.add(page("/deep"), page("/deep/x/y"), deep=["/deep"])
-    feed.add(page("/deep"), page("/deep/z"), deep=["/deep"])
-    feed.delete("/site/p3")
-    return feed.delete("/old")
-
-
-def gap(subscriber: SubscriberProgram, text: str, agent: str = "main") -> None:
-    def shown() -> bool:
-        state = subscription(subscriber, agent)
-        return state.state is SubscriptionState.GAP and text in state.last_error
-
-    eventually(shown, f"a gap with {text!r}")
+from tests.harness.waiting import eventually
+from tests.integration.subscriber.running import gap, hash_of, imported, running, subscription
+from tests.integration.subscriber.snapshots.histories import Complete, joining, some_history
 
 
 @pytest.mark.parametrize("editable", [True, False])

@@ -9,7 +9,6 @@ import pytest
 from packhorse.wire.messages import Action, Status, StatusMessage, SubscriptionState
 from packhorse_services.subscriber.assembly import SubscriberProgram
 from tests.harness.feed import TOPICS, Feed, page
-from tests.harness.journals import eventually
 from tests.harness.postgres import Databases
 from tests.harness.subscriber import (
     assert_is_the_fold,
@@ -17,8 +16,9 @@ from tests.harness.subscriber import (
     position_of,
     rows_of,
 )
+from tests.harness.waiting import eventually
 from tests.integration.subscriber.conftest import empty
-from tests.integration.subscriber.test_subscriber_program import imported, running, subscription
+from tests.integration.subscriber.running import imported, running, subscription
 
 
 @pytest.fixture(scope="module")

@@ -25,8 +25,7 @@ from tests.harness.subscriber import (
 )
 from tests.harness.waiting import eventually
 from tests.integration.subscriber.conftest import Workers
-from tests.integration.subscriber.test_subscriber_journal import create_anew
-from tests.integration.subscriber.test_subscriber_program import imported, running, subscription
+from tests.integration.subscriber.running import create_anew, imported, running, subscription
 
 APPLIED, REJECTED = CommandState.APPLIED, CommandState.REJECTED
 

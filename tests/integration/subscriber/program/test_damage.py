@@ -8,10 +8,10 @@ import pytest
 
 from packhorse.wire.messages import CommandState, DesiredState, Status, SubscriptionState
 from tests.harness.feed import Feed, page
-from tests.harness.journals import eventually
 from tests.harness.kafka.broker import RunningKafka
 from tests.harness.subscriber import content_of
-from tests.integration.subscriber.test_subscriber_program import running, subscription
+from tests.harness.waiting import eventually
+from tests.integration.subscriber.running import running, subscription
 
 _VIEW = """
     CREATE FUNCTION journal.unreadable() RETURNS bytea LANGUAGE plpgsql AS $$

@@ -9,10 +9,10 @@ from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from packhorse_services.subscriber.importing.context import GroupLimits
 from packhorse_services.subscriber.importing.remembered import PackageMemory, SubscriberHousekeeping
 from tests.harness.feed import Feed, page
-from tests.harness.journals import eventually
 from tests.harness.subscriber import Worker, content_of, position_of, rows_of
+from tests.harness.waiting import eventually
 from tests.integration.subscriber.conftest import Workers
-from tests.integration.subscriber.test_subscriber_program import imported, running
+from tests.integration.subscriber.running import imported, running
 
 REMEMBERED = "SELECT package_id FROM bookkeeping.applied_package ORDER BY applied_at"
 

@@ -11,13 +11,7 @@ from tests.harness.commands import following, reset
 from tests.harness.feed import Feed, page
 from tests.harness.snapshots import snapshot_of
 from tests.harness.subscriber import Worker, assert_is_the_fold, position_of, rows_of
-from tests.integration.subscriber.test_subscriber_snapshot import (
-    Complete,
-    complete,
-    complete_database,
-)
-
-__all__ = ["complete", "complete_database"]
+from tests.integration.subscriber.snapshots.histories import Complete
 
 
 def loaded(feed: Feed, worker: Worker, other: Worker) -> str:

@@ -19,7 +19,7 @@ from tests.harness.commands import following
 from tests.harness.feed import Feed, page
 from tests.harness.subscriber import Worker, position_of, rows_of
 from tests.harness.waiting import eventually
-from tests.integration.subscriber.test_subscriber_program import imported, running, subscription
+from tests.integration.subscriber.running import imported, running, subscription
 
 
 def test_r11_a_reset_that_waits_for_a_long_import_costs_no_lease(

@@ -14,19 +14,8 @@ from packhorse.snapshots.store import publish
 from tests.harness.feed import TOPICS, Feed, bad_page, page
 from tests.harness.snapshots import a_snapshot, snapshot_of, write_parts
 from tests.harness.subscriber import content_of, position_of, rows_of
-from tests.integration.subscriber.test_subscriber_journal import create_anew
-from tests.integration.subscriber.test_subscriber_program import imported, running
-from tests.integration.subscriber.test_subscriber_snapshot import (
-    Complete,
-    complete,
-    complete_database,
-    gap,
-    hash_of,
-    joining,
-    some_history,
-)
-
-__all__ = ["complete", "complete_database"]
+from tests.integration.subscriber.running import create_anew, gap, hash_of, imported, running
+from tests.integration.subscriber.snapshots.histories import Complete, joining, some_history
 
 
 def test_r24_a_snapshot_of_a_journal_that_was_created_anew_is_not_used(

@@ -7,33 +7,28 @@ from tests.harness.processes import Program, Programs
 from tests.harness.snapshots import snapshot_of
 from tests.harness.subscriber import content_of, position_of, rows_of
 from tests.harness.waiting import eventually
-from tests.integration.subscriber.test_subscriber_processes import (
-    journal_feed,
-    programs,
+from tests.integration.subscriber.running import (
+    hash_of,
+    imported,
     reached,
+    running,
     session_that_waits,
 )
-from tests.integration.subscriber.test_subscriber_program import imported, running
-from tests.integration.subscriber.test_subscriber_snapshot import hash_of
-from tests.integration.subscriber.test_subscriber_snapshot_subscriptions import (
+from tests.integration.subscriber.snapshots.histories import (
     BOTH,
-    complete,
-    complete_database,
-    complete_url,
+    complete_on_both,
     everywhere,
     held,
     occupied,
     write,
 )
 
-__all__ = ["complete_database", "complete_url", "journal_feed", "programs"]
-
 
 @pytest.fixture
 def prepared(journal_feed: Feed, complete_url: str) -> int:
     """A history, and a snapshot of it; the offset."""
     offset = write(journal_feed, 30)
-    with complete(journal_feed, complete_url) as other:
+    with complete_on_both(journal_feed, complete_url) as other:
         everywhere(other, offset)
     snapshot_of(complete_url, journal_feed, BOTH, part_nodes=4)
     return offset
@@ -75,7 +70,7 @@ def test_killed_in_the_middle_of_a_load_nothing_is_half_there(
     last = journal_feed.add(page("/main/after"))
     for agent in BOTH:
         reached_by(database_url, agent, last)
-    with complete(journal_feed, complete_url) as other:
+    with complete_on_both(journal_feed, complete_url) as other:
         everywhere(other, last)
     assert hash_of(database_url) == hash_of(complete_url)
 
@@ -108,7 +103,7 @@ def test_a_worker_paused_in_a_load_is_replaced_and_changes_nothing_later(
     for agent in BOTH:
         reached_by(database_url, agent, last)
     second.ready()
-    with complete(journal_feed, complete_url) as other:
+    with complete_on_both(journal_feed, complete_url) as other:
         everywhere(other, last)
     assert hash_of(database_url) == hash_of(complete_url)
     assert paused.running

@@ -5,11 +5,9 @@ Gaps and other journals (R12, R13, R24).
 
 from collections.abc import Callable
 
-import psycopg
 import pytest
 
 from packhorse.messaging.memory import MemoryJournal
-from packhorse.messaging.topics import standard_topics
 from packhorse.wire.messages import SubscriptionState
 from packhorse_services.subscriber.journal.failures import Gap, JournalMismatch
 from packhorse_services.subscriber.journal.journal_check import StartPolicy
@@ -23,17 +21,11 @@ from tests.harness.subscriber import (
     rows_of,
 )
 from tests.integration.subscriber.conftest import Workers
+from tests.integration.subscriber.running import create_anew
 
 
 def truncate(feed: Feed, before: int) -> None:
     feed.journal.truncate(TOPICS.package, before)
-
-
-def create_anew(feed: Feed) -> None:
-    """Remove the package topic and create it again, as an operator might."""
-    assert isinstance(feed.journal, MemoryJournal)
-    feed.journal._log.remove_topic(TOPICS.package)
-    feed.journal.create_topics(standard_topics(TOPICS))
 
 
 def test_r13_a_new_subscriber_starts_at_the_earliest(feed: Feed, workers: Workers) -> None:
@@ -162,7 +154,7 @@ def test_r12_a_copy_of_the_database_goes_on_from_its_offset(
     first.run()
     first.send_statuses()
     first.die()
-    copy = workers(url=databases.copy(database_name(first.url)), name="copy")
+    copy = workers(url=databases.copy(first.url), name="copy")
     feed.add(page("/n3", 2))
     feed.delete("/n4")
     copy.begin()
@@ -178,12 +170,6 @@ def test_r12_a_copy_of_the_database_goes_on_from_its_offset(
     assert reported == [("copy", 10), ("copy", 11), *(("sub", offset) for offset in range(12))]
 
 
-def database_name(url: str) -> str:
-    with psycopg.connect(url) as connection:
-        name: str = connection.info.dbname
-    return name
-
-
 def test_r12_a_copy_keeps_the_attempts_and_not_the_commands_of_its_source(
     feed: Feed, workers: Workers, databases: Databases
 ) -> None:
@@ -191,6 +177,6 @@ def test_r12_a_copy_keeps_the_attempts_and_not_the_commands_of_its_source(
     feed.bad()
     first.step_until_failed(4)
     first.die()
-    copy = workers(url=databases.copy(database_name(first.url)), name="copy")
+    copy = workers(url=databases.copy(first.url), name="copy")
     copy.step_until_failed(5)
     assert copy.report.state.state is SubscriptionState.BLOCKED

@@ -14,19 +14,11 @@ from packhorse.wire.messages import CommandState
 from packhorse_services.subscriber.snapshots import load as loading
 from packhorse_services.subscriber.snapshots.load import Load, load
 from tests.harness.feed import TOPICS, Feed, page
-from tests.harness.journals import eventually
 from tests.harness.snapshots import snapshot_of
 from tests.harness.subscriber import content_of, rows_of
-from tests.integration.subscriber.test_subscriber_program import imported, running
-from tests.integration.subscriber.test_subscriber_snapshot import (
-    Complete,
-    complete,
-    complete_database,
-    gap,
-    hash_of,
-)
-
-__all__ = ["complete", "complete_database"]
+from tests.harness.waiting import eventually
+from tests.integration.subscriber.running import gap, hash_of, imported, running
+from tests.integration.subscriber.snapshots.histories import Complete
 
 
 def ended(feed: Feed, command_id: str) -> list[tuple[CommandState, int, str]]:

@@ -16,10 +16,9 @@ from packhorse.wire.messages import DesiredState, Status, SubscriberState, Subsc
 from packhorse_services.subscriber.announce import statuses
 from packhorse_services.subscriber.assembly import SubscriberProgram
 from tests.harness.feed import TOPICS, Feed, page
-from tests.harness.journals import eventually
 from tests.harness.subscriber import Worker, rows_of
-from tests.integration.subscriber.test_subscriber_journal import create_anew
-from tests.integration.subscriber.test_subscriber_program import imported, running, subscription
+from tests.harness.waiting import eventually
+from tests.integration.subscriber.running import create_anew, imported, running, subscription
 
 
 class MuteStatuses:

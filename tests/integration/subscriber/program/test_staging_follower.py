@@ -25,8 +25,8 @@ from packhorse_services.subscriber.staging.follower import StagingFollower
 from packhorse_services.subscriber.staging.staging import Staging, StagingVerdict
 from tests.harness.clock import ManualClock
 from tests.harness.feed import TOPICS
-from tests.harness.journals import eventually
 from tests.harness.staging import START, announcement, arrival, status
+from tests.harness.waiting import eventually
 
 
 @pytest.fixture(params=["memory", "sql", pytest.param("kafka", marks=pytest.mark.kafka)])

@@ -1,7 +1,5 @@
 """The assembled subscriber: subscriptions in threads, announcements, standby, outages."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -9,49 +7,13 @@ import psycopg
 import pytest
 
 from packhorse.messaging.api import JournalUnavailable, Reader, Record
-from packhorse.runtime.lifecycle import Lifecycle
-from packhorse.wire.messages import AWAITED, Action, Status, SubscriberState, SubscriptionState
+from packhorse.wire.messages import AWAITED, Action, Status, SubscriptionState
 from packhorse_services.subscriber.announce import announcer
-from packhorse_services.subscriber.assembly import SubscriberProgram, assemble
 from packhorse_services.subscriber.lease import Connections
-from packhorse_services.subscriber.settings import Settings
 from tests.harness.feed import TOPICS, Feed, page
-from tests.harness.journals import eventually
 from tests.harness.subscriber import assert_is_the_fold, content_of, position_of, rows_of
-from tests.integration.subscriber.test_subscriber_journal import create_anew
-
-
-@contextmanager
-def running(
-    feed: Feed, url: str, journal: Any = None, **options: Any
-) -> Iterator[SubscriberProgram]:
-    """Run a whole subscriber in this process."""
-    settings = Settings(
-        **{
-            "database_url": url,
-            "subscriber": "sub",
-            "backoff_first_s": 0.01,
-            "backoff_longest_s": 0.05,
-            "lease_s": 10.0,
-            "announce_s": 0.5,
-            "editable": True,
-            **options,
-        }
-    )
-    subscriber = assemble(settings, journal or feed.journal, feed.blobs)
-    with Lifecycle(subscriber.components) as lifecycle:
-        yield subscriber
-        lifecycle.check()
-
-
-def subscription(subscriber: SubscriberProgram, agent: str = "main") -> SubscriberState:
-    return next(r.state for r in subscriber.reports if r.state.publisher_agent == agent)
-
-
-def imported(subscriber: SubscriberProgram, offset: int, agent: str = "main") -> None:
-    eventually(
-        lambda: subscription(subscriber, agent).offset >= offset, f"{agent} reaches {offset}"
-    )
+from tests.harness.waiting import eventually
+from tests.integration.subscriber.running import create_anew, imported, running, subscription
 
 
 def test_everything_that_is_appended_is_imported_reported_and_announced(

@@ -4,81 +4,38 @@ None goes on while it is loaded, and all follow it.
 """
 
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
-from typing import Any
-
-import psycopg
-import pytest
 
 from packhorse.wire.messages import DesiredState, Status, SubscriptionState
 from packhorse_services.subscriber.assembly import SubscriberProgram
 from packhorse_services.subscriber.snapshots.joining import SnapshotTurns
 from tests.harness.feed import Feed, page
-from tests.harness.postgres import Databases
 from tests.harness.snapshots import snapshot_of
 from tests.harness.subscriber import assert_is_the_fold, content_of, rows_of
 from tests.harness.waiting import eventually
-from tests.integration.subscriber.conftest import empty
-from tests.integration.subscriber.test_subscriber_processes import session_that_waits
-from tests.integration.subscriber.test_subscriber_program import imported, running, subscription
-from tests.integration.subscriber.test_subscriber_snapshot import gap, hash_of
-
-BOTH = ("main", "other")
-
-
-@pytest.fixture(scope="module")
-def complete_database(databases: Databases) -> str:
-    return databases.new("complete")
-
-
-@pytest.fixture
-def complete_url(complete_database: str) -> str:
-    """The database of a subscriber that imports everything."""
-    empty(complete_database)
-    return complete_database
-
-
-@contextmanager
-def complete(feed: Feed, url: str, **options: Any) -> Iterator[SubscriberProgram]:
-    with running(feed, url, subscriber="complete", publisher_agents=BOTH, **options) as subscriber:
-        yield subscriber
-
-
-def everywhere(subscriber: SubscriberProgram, offset: int) -> None:
-    for agent in BOTH:
-        imported(subscriber, offset, agent)
-
-
-def write(feed: Feed, rounds: int) -> int:
-    """Append packages of both agents; return the last offset."""
-    feed.producer = "author"
-    for number in range(rounds):
-        feed.add(page(f"/main/n{number % 7}", feed.sequence))
-        last = feed.add(page(f"/other/n{number % 5}", feed.sequence), agent="other")
-    return last
-
-
-@contextmanager
-def held(url: str, statement: str) -> Iterator[None]:
-    """Hold what a statement does without committing it; who comes to it waits."""
-    with psycopg.connect(url) as connection:
-        connection.execute(statement.encode())
-        yield
-        connection.rollback()
-
-
-def occupied(url: str, path: str) -> AbstractContextManager[None]:
-    """Hold a node that is not committed, so that a load which comes to it waits in its COPY."""
-    return held(url, f"INSERT INTO content.node VALUES ('{path}', 'x', '{{}}', '{{}}')")
+from tests.integration.subscriber.running import (
+    gap,
+    hash_of,
+    imported,
+    running,
+    session_that_waits,
+    subscription,
+)
+from tests.integration.subscriber.snapshots.histories import (
+    BOTH,
+    complete_on_both,
+    everywhere,
+    occupied,
+    write,
+)
 
 
 def test_a_new_subscription_takes_the_other_one_back_and_both_go_on(
     feed: Feed, database_url: str, complete_url: str
 ) -> None:
     offset = write(feed, 10)
-    with complete(feed, complete_url) as other:
+    with complete_on_both(feed, complete_url) as other:
         everywhere(other, offset)
     snapshot_of(complete_url, feed, BOTH)
     last = write(feed, 10)
@@ -91,7 +48,7 @@ def test_a_new_subscription_takes_the_other_one_back_and_both_go_on(
         assert subscription(subscriber, "other").started_offset == offset
         assert subscription(subscriber).started_offset == -1
         eventually(lambda: subscription(subscriber).settled_offset == last, what="all is reported")
-    with complete(feed, complete_url) as other:
+    with complete_on_both(feed, complete_url) as other:
         everywhere(other, last)
     assert hash_of(database_url) == hash_of(complete_url)
     assert_is_the_fold(database_url, feed)
@@ -114,7 +71,7 @@ def test_subscriptions_wait_while_a_snapshot_is_loaded(
     feed: Feed, database_url: str, complete_url: str
 ) -> None:
     offset = write(feed, 10)
-    with complete(feed, complete_url) as other:
+    with complete_on_both(feed, complete_url) as other:
         everywhere(other, offset)
     with running(feed, database_url) as first:
         imported(first, offset)
@@ -140,7 +97,7 @@ def test_a_subscription_that_is_not_followed_any_more_is_forgotten(
     feed: Feed, database_url: str, complete_url: str
 ) -> None:
     offset = write(feed, 5)
-    with complete(feed, complete_url) as other:
+    with complete_on_both(feed, complete_url) as other:
         everywhere(other, offset)
     with running(feed, database_url, publisher_agents=("old",)) as first:
         imported(first, feed.add(page("/old"), agent="old"), "old")
@@ -158,7 +115,7 @@ def test_no_snapshot_is_loaded_while_a_subscription_is_paused(
     feed: Feed, database_url: str, complete_url: str
 ) -> None:
     offset = write(feed, 5)
-    with complete(feed, complete_url) as other:
+    with complete_on_both(feed, complete_url) as other:
         everywhere(other, offset)
     with running(feed, database_url) as first:
         imported(first, offset)

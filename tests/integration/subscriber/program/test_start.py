@@ -1,9 +1,9 @@
 """A new subscriber on a journal that has forgotten its beginning, on both journals (R8, R13)."""
 
 from tests.harness.feed import Feed, page
-from tests.harness.journals import eventually
 from tests.harness.subscriber import content_of, rows_of
-from tests.integration.subscriber.test_subscriber_program import running, subscription
+from tests.harness.waiting import eventually
+from tests.integration.subscriber.running import running, subscription
 
 
 def test_r13_a_shortened_journal_is_a_gap_unless_the_oldest_is_asked_for(

@@ -23,8 +23,7 @@ from tests.harness.postgres import Databases
 from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, rows_of
 from tests.harness.waiting import eventually
 from tests.integration.subscriber.conftest import Workers
-from tests.integration.subscriber.test_subscriber_journal import database_name
-from tests.integration.subscriber.test_subscriber_program import imported, running, subscription
+from tests.integration.subscriber.running import imported, running, subscription
 
 PAUSE, RUN, STOP = DesiredState.PAUSE, DesiredState.RUN, DesiredState.STOP
 SESSIONS = (
@@ -113,7 +112,7 @@ def test_r12_a_copy_stands_still_as_its_source_did_and_has_its_own_commands(
         imported(source, feed.add(page("/a")))
         feed.control("sub", PAUSE)
         shows(source, SubscriptionState.PAUSED)
-    url = databases.copy(database_name(database_url))
+    url = databases.copy(database_url)
     before = len(feed.command_statuses())
     with running(feed, url, subscriber="copy") as copy:
         shows(copy, SubscriptionState.PAUSED)
