@@ -40,7 +40,12 @@ $(VENV)/.jars: services/packhorse_services/pipeline/engine/ivy.xml $(VENV)/.dev
 	@$(BIN)/packhorse-pipeline jars
 	@touch $@
 
-setup: $(VENV)/.dev $(VENV)/.jars ## Create .venv with everything that tests and checks need
+$(VENV)/.tools: $(VENV)/.dev
+	@echo "Making what the tests run: servers, and clients in other languages …"
+	@$(BIN)/python -m tests.harness.tools
+	@touch $@
+
+setup: $(VENV)/.dev $(VENV)/.jars $(VENV)/.tools ## Create .venv with everything that tests and checks need
 
 demo: $(VENV)/.embedded ## Distribute real content to 3 subscribers, verify it, and end
 	@$(BIN)/packhorse demo $(ARGS)
@@ -48,7 +53,7 @@ demo: $(VENV)/.embedded ## Distribute real content to 3 subscribers, verify it, 
 up: $(VENV)/.embedded ## Start the embedded stack and stay (ARGS="--data DIR --subscribers N …")
 	@$(BIN)/packhorse up $(ARGS)
 
-test: $(VENV)/.dev $(VENV)/.jars ## Run the whole test suite: real Postgres, real Kafka, real S3 server, Spark
+test: $(VENV)/.dev $(VENV)/.jars $(VENV)/.tools ## Run the whole test suite: real Postgres, real Kafka, real S3 server, Spark
 	pytest -n 4 --dist loadfile --no-loadscope-reorder -m 'not spark and not depth' --proofs changed $(ARGS) || [ $$? -eq 5 ]
 	pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'spark and not depth' --proofs changed $(ARGS) || [ $$? -eq 5 ]
 

@@ -24,6 +24,7 @@ from tests.harness.feed import Feed, page
 from tests.harness.fold import MERE_FOLDER, as_authored, filtered, fold
 from tests.harness.noise import noise
 from tests.harness.postgres import Databases
+from tests.harness.processes import Process
 from tests.harness.subscriber import content_of, rows_of
 
 STRIDE = int(os.environ.get("TEST_CRASH_STRIDE", "31"))
@@ -69,7 +70,9 @@ class Crashes:
 
     def check_after_restart(self, url: str) -> None:
         """The second run ends where an undisturbed one ends, and did nothing twice."""
-        subprocess.run(self.subject(url), check=True, capture_output=True)
+        again = Process("again", self.subject(url), {}, self.blobs.parent)
+        again.start()
+        assert again.wait(600) == 0, again.said()
         self._check_content(url, None)
         writes = ledger.writes(url)
         assert set(writes.values()) <= {1}, f"imported twice: {writes}"

@@ -1,7 +1,8 @@
 """Requests through a proxy that cuts, delays and drops answers, to replicas that are killed (R5).
 
 Each idempotency key and each (producer, sequence) is in the journal exactly once. `make test`
-sends a bounded number, `make chaos` 10,000; TEST_CHAOS_REQUESTS chooses another.
+sends a bounded number to a journal in Postgres, `make chaos` 10,000, on Kafka as well;
+TEST_CHAOS_REQUESTS chooses another.
 """
 
 import os
@@ -38,7 +39,7 @@ KILL_EVERY_S = 3.0
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3600)]
 
 
-@pytest.fixture(params=["sql", pytest.param("kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(params=["sql", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.depth])])
 def journal_url(request: pytest.FixtureRequest, databases: Databases) -> str:
     if request.param == "sql":
         return databases.new("journal")

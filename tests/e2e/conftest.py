@@ -1,4 +1,7 @@
-"""The journal that the end-to-end tests run on, and the programs that they share."""
+"""The journal that the end-to-end tests run on, and the programs that they share.
+
+They end with the last end-to-end test of a worker: idle, they take a tenth of a core from the rest.
+"""
 
 import os
 from collections.abc import Iterator
@@ -20,7 +23,7 @@ def journal_url(request: pytest.FixtureRequest, lasting_databases: Databases) ->
     return url
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def running(lasting_databases: Databases, journal_url: str) -> Iterator[Site]:
     """A site with two subscribers; those who share it take paths of their own."""
     with site(lasting_databases, journal_url) as built:
@@ -30,7 +33,7 @@ def running(lasting_databases: Databases, journal_url: str) -> Iterator[Site]:
         yield built
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def up() -> Iterator[Up]:
     """`packhorse up` with three subscribers; those who share it take paths of their own."""
     with data_folder() as folder:

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from packhorse_services.cli.stack.ports import free_ports
 from tests.harness.command_line import Up, data_folder
 from tests.harness.pages import DOCS, ROOT, read_together
+from tests.harness.shell import forked_commands
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -26,14 +28,17 @@ _DOCUMENTED_PORTS = {
 }
 
 
-_PAGES = ["README.md", "docs/start.md", "docs/guide/README.md", "docs/operations/README.md"]
+_FIRST = ["README.md", "docs/start.md"]
+"""Pages whose commands are the installed program; those of the others are forks of one process."""
+_PAGES = [*_FIRST, "docs/guide/README.md", "docs/operations/README.md"]
 _JOINING = re.compile(r"\b81\d\d\b")
 """Ports of the programs that a page lets join the stack."""
 
 
 @pytest.mark.parametrize("page", _PAGES)
 def test_the_commands_of_a_page_work(up: Up, tmp_path: Path, page: str) -> None:
-    run_page(up, tmp_path, ROOT / page)
+    with nullcontext() if page in _FIRST else forked_commands() as commands:
+        run_page(up, tmp_path, ROOT / page, commands)
 
 
 def test_the_recipes_work(tmp_path: Path) -> None:
@@ -42,7 +47,8 @@ def test_the_recipes_work(tmp_path: Path) -> None:
         stack.start()
         try:
             stack.ready()
-            run_page(stack, tmp_path, ROOT / "docs/recipes.md")
+            with forked_commands() as commands:
+                run_page(stack, tmp_path, ROOT / "docs/recipes.md", commands)
         finally:
             stack.stop()
 
@@ -53,8 +59,11 @@ def test_every_page_with_commands_is_run() -> None:
     assert not [text for text in texts if _BLOCK.search(text) and text not in run]
 
 
-def run_page(up: Up, folder: Path, page: Path) -> None:
-    """Run a page's commands in a folder that has its files, with the ports that are there."""
+def run_page(up: Up, folder: Path, page: Path, commands: Path | None) -> None:
+    """Run a page's commands in a folder that has its files, with the ports that are there.
+
+    `commands` is a folder whose programs go before those that are installed.
+    """
     stack = json.loads(up.output.read_text())
     text = read_together(page)
     script = "\n".join(["trap 'kill $(jobs -p) 2> /dev/null || true' EXIT", *_commands(text)])
@@ -70,7 +79,7 @@ def run_page(up: Up, folder: Path, page: Path) -> None:
     done = subprocess.run(
         ["bash", "-x", "-euo", "pipefail", "-c", script],
         cwd=folder,
-        env=_environment(up, folder),
+        env=_environment(up, folder, commands),
         capture_output=True,
         text=True,
         timeout=1500,
@@ -79,8 +88,9 @@ def run_page(up: Up, folder: Path, page: Path) -> None:
     assert done.returncode == 0, f"{done.stderr[-3000:]}\n{done.stdout[-1000:]}"
 
 
-def _environment(up: Up, folder: Path) -> dict[str, str]:
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+def _environment(up: Up, folder: Path, commands: Path | None) -> dict[str, str]:
+    before = [str(commands)] if commands else []
+    path = ":".join([*before, str(Path(sys.executable).parent), os.environ["PATH"]])
     ours = {"PATH": path, "PACKHORSE_DATA": str(up.data), "CURL_HOME": str(folder)}
     return {**os.environ, **ours}
 

@@ -13,8 +13,8 @@ from tests.harness.command_line import Up
 
 
 @pytest.fixture(scope="module", params=LANGUAGES)
-def program(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[Runner]:
-    with running(request.param, tmp_path_factory.mktemp(request.param)) as runner:
+def program(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    with running(request.param) as runner:
         yield runner
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from packhorse import __version__
 from tests.harness.client_packages import MODULE, NAME, built
-from tests.harness.client_tools import CLIENTS, NODE, jars, node_modules, npm, run
+from tests.harness.client_tools import CLIENTS, NODE, jars, made_once, node_modules, npm, run
 
 _PROGRAMS = Path(__file__).parents[1] / "clients"
 
@@ -48,46 +48,66 @@ class Runner:
 
 
 @contextmanager
-def running(language: str, folder: Path) -> Iterator[Runner]:
-    """Install the client's package in `folder`, and run the program that uses it."""
-    shutil.copytree(_PROGRAMS / language, folder, dirs_exist_ok=True)
-    command = LANGUAGES[language](folder)
+def running(language: str) -> Iterator[Runner]:
+    """Run the program that uses the client's package as it is installed."""
+    folder = installed(language)
+    _, command = LANGUAGES[language]
     pipe = subprocess.PIPE
-    process = subprocess.Popen(command, cwd=folder, stdin=pipe, stdout=pipe, text=True)
+    process = subprocess.Popen(command(folder), cwd=folder, stdin=pipe, stdout=pipe, text=True)
     try:
         yield Runner(process)
     finally:
         process.communicate(timeout=120)
 
 
-def _typescript(folder: Path) -> list[str]:
+def installed(language: str) -> Path:
+    """Return a folder with the program and the client's package, made by whoever comes first."""
+    program = _PROGRAMS / language
+    install, _ = LANGUAGES[language]
+
+    def make(home: Path) -> None:
+        shutil.copytree(program, home)
+        install(home)
+
+    sources = [Path(__file__), *sorted(program.iterdir()), *sorted(built().iterdir())]
+    return made_once(f"client-runner-{language}", sources, make)
+
+
+def _typescript(folder: Path) -> None:
     """Install the tarball as a user does; what compiles the program lies beside it."""
     npm("install", "--offline", *built().glob("*.tgz"), folder=folder)
     (folder / "node_modules" / "@types").symlink_to(node_modules() / "@types")
     (folder / "node_modules" / "undici-types").symlink_to(node_modules() / "undici-types")
     run([node_modules() / ".bin" / "tsc", "-p", folder], folder)
-    return [str(NODE / "node"), "runner.js"]
 
 
-def _java(folder: Path) -> list[str]:
-    """Compile with the jar and what its POM names."""
+def _java_path(folder: Path) -> str:
+    """The jar, what its POM names, and the program."""
     libraries = jars("java", CLIENTS / "java" / "pom.xml") / "*"
-    path = f"{built() / f'{NAME}.jar'}{os.pathsep}{libraries}"
-    run(["javac", "-proc:none", "-cp", path, "-d", folder, folder / "Runner.java"], folder)
-    return ["java", "-XX:TieredStopAtLevel=1", "-cp", f"{path}{os.pathsep}{folder}", "Runner"]
+    return os.pathsep.join(str(path) for path in (built() / f"{NAME}.jar", libraries, folder))
 
 
-def _go(folder: Path) -> list[str]:
+def _java(folder: Path) -> None:
+    """Compile with the jar and what its POM names."""
+    path = ("-cp", _java_path(folder))
+    run(["javac", "-proc:none", *path, "-d", folder, folder / "Runner.java"], folder)
+
+
+def _go(folder: Path) -> None:
     """Build with the module of the zip in the place of the one that is required."""
     with zipfile.ZipFile(built() / f"{NAME}-go.zip") as module:
         module.extractall(folder)
     (folder / f"{MODULE}@v{__version__}").rename(folder / "client")
     run(["go", "build", "-o", "runner", "."], folder)
-    return [str(folder / "runner")]
 
 
-LANGUAGES: Mapping[str, Callable[[Path], list[str]]] = {
-    "typescript": _typescript,
-    "java": _java,
-    "go": _go,
+def _java_command(folder: Path) -> list[str]:
+    return ["java", "-XX:TieredStopAtLevel=1", "-cp", _java_path(folder), "Runner"]
+
+
+LANGUAGES: Mapping[str, tuple[Callable[[Path], None], Callable[[Path], list[str]]]] = {
+    "typescript": (_typescript, lambda _: [str(NODE / "node"), "runner.js"]),
+    "java": (_java, _java_command),
+    "go": (_go, lambda folder: [str(folder / "runner")]),
 }
+"""How the package of a language is installed and the program compiled, and what runs that."""

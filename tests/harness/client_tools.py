@@ -4,6 +4,7 @@ They are made the first time and kept beside the other tools of the tests; a cha
 are made from makes new ones.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -55,7 +56,7 @@ def npm(command: str, *arguments: str | Path, folder: Path) -> str:
 
 
 def made_once(name: str, sources: Iterable[Path], make: Callable[[Path], None]) -> Path:
-    """Return a folder that is made from these files, by whoever comes first.
+    """Return a folder that is made from these files, by whoever comes first; others wait.
 
     It is moved into its place when it is complete, so nothing in it may know where it was made.
     """
@@ -63,14 +64,13 @@ def made_once(name: str, sources: Iterable[Path], make: Callable[[Path], None]) 
     for source in sources:
         told.update(hashlib.sha256(source.read_bytes()).digest())
     home = TOOLS / f"{name}-{told.hexdigest()[:16]}"
-    if not home.exists():
-        TOOLS.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=home.name, dir=TOOLS) as folder:
-            make(Path(folder) / "home")
-            try:
+    TOOLS.mkdir(parents=True, exist_ok=True)
+    with (TOOLS / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not home.exists():
+            with tempfile.TemporaryDirectory(prefix=home.name, dir=TOOLS) as folder:
+                make(Path(folder) / "home")
                 (Path(folder) / "home").rename(home)
-            except OSError:  # another test process was faster
-                assert home.exists()
     return home
 
 

@@ -26,7 +26,8 @@ SERVICES = tuple(
     f"packhorse_services.{name}"
     for name in ("publisher", "subscriber", "content", "cleanup", "topology", "jobs", "console")
 )
-_OURS = ("tests.harness.jobs.", "tests.harness.topology.")
+COMMAND_LINE = "packhorse_services.cli"
+_OURS = ("tests.chaos.", "tests.harness.jobs.", "tests.harness.topology.")
 _PR_SET_PDEATHSIG = 1
 _LONGEST = 2**20
 
@@ -85,15 +86,8 @@ class _Source:
         self._lock = threading.Lock()
         atexit.register(self._end)
 
-    def begin(
-        self, command: Sequence[str], environment: Mapping[str, str], files: Sequence[IO[bytes]]
-    ) -> Imported:
-        given = {
-            "arguments": command[2:],
-            "environment": dict(environment),
-            "folder": str(Path.cwd()),
-        }
-        return Imported(self, self._ask(given, [file.fileno() for file in files]))
+    def begin(self, given: Mapping[str, Any], files: Sequence[int]) -> Imported:
+        return Imported(self, self._ask(given, files))
 
     def code(self, pid: int) -> int:
         return self._ask({"ended": pid}, [])
@@ -121,11 +115,20 @@ def begin(
     command: Sequence[str], environment: Mapping[str, str], output: IO[bytes], log: IO[bytes]
 ) -> Imported:
     """Begin a program for which `can_begin` holds; it has this environment and no other."""
+    with Path(os.devnull).open("rb") as nothing:
+        files = [file.fileno() for file in (nothing, output, log)]
+        return begin_module(command[2:], environment, Path.cwd(), files)
+
+
+def begin_module(
+    arguments: Sequence[str], environment: Mapping[str, str], folder: Path, files: Sequence[int]
+) -> Imported:
+    """Begin a module, the first of the arguments, in a folder with what it reads and writes."""
     with _starting:
         if not _sources:
             _sources.append(_Source())
-    with Path(os.devnull).open("rb") as nothing:
-        return _sources[0].begin(command, environment, (nothing, output, log))
+    given = {"arguments": arguments, "environment": dict(environment), "folder": str(folder)}
+    return _sources[0].begin(given, files)
 
 
 def _serve(channel: socket.socket) -> list[str]:
@@ -174,6 +177,7 @@ def _became(given: Mapping[str, Any], files: Sequence[int]) -> list[str]:
 
 
 def _main() -> None:
+    importlib.import_module(f"{COMMAND_LINE}.app")
     for service in SERVICES:
         importlib.import_module(f"{service}.__main__")
         del sys.modules[f"{service}.__main__"]  # or runpy warns that it is to be run twice

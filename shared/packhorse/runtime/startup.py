@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from packhorse.errors import PackhorseError, Transient
 from packhorse.runtime.reasons import reason_of
 
@@ -33,6 +31,8 @@ def typed(program: str, module: str) -> str:
 @contextmanager
 def plain_refusals() -> Iterator[None]:
     """Turn packhorse's own errors and wrong settings into a sentence and `SystemExit`."""
+    from pydantic import ValidationError  # what the command line takes from here needs none of it
+
     try:
         yield
     except ValidationError as error:

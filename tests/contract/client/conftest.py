@@ -69,13 +69,13 @@ def where(service: Service, options: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def runner_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Runner]]:
+def runner_of() -> Iterator[Callable[[str], Runner]]:
     """The program in a language, started when it is first asked for."""
     with ExitStack() as programs:
 
         @cache
         def started(language: str) -> Runner:
-            return programs.enter_context(running(language, tmp_path_factory.mktemp(language)))
+            return programs.enter_context(running(language))
 
         yield started
 
