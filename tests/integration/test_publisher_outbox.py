@@ -134,6 +134,14 @@ def test_r23_exports_and_bookkeeping_have_their_own_rights(author: Author) -> No
             connection.rollback()
 
 
+def test_r23_an_export_has_the_rights_of_the_exporter(author: Author) -> None:
+    with psycopg.connect(author.database_url) as connection:
+        connection.execute("REVOKE SELECT ON content.node FROM packhorse_exporter")
+    group = publish(author.replica(), request("/p0"), request(action=Action.DELETE, deep=["/p1"]))
+    assert isinstance(group[0].future.exception(), psycopg.errors.InsufficientPrivilege)
+    assert group[1].future.result().offset == 0
+
+
 def test_r5_a_key_outlives_replicas_and_its_answer_follows_the_package(author: Author) -> None:
     away = AwayJournal(author.journal)
     away.away = True

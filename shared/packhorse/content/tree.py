@@ -5,6 +5,7 @@ A subtree is the node and a range of paths that compare by bytes; `LIKE` is neve
 
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
+from typing import Any, LiteralString
 
 from psycopg import Connection
 
@@ -58,6 +59,8 @@ _UPSERT = """
         type = excluded.type, properties = excluded.properties, binaries = excluded.binaries
 """
 
+_READ = f"SELECT {COLUMNS} FROM content.node WHERE path = ANY(%b) ORDER BY path"  # noqa: S608
+
 _DELETE_BELOW = """
     DELETE FROM content.node AS stored
     USING unnest(%b::text[], %b::text[]) AS below (low, high)
@@ -98,11 +101,13 @@ def add_folders(conn: Connection, paths: Sequence[str]) -> None:
 
 def read(conn: Connection, paths: Sequence[str]) -> list[Node]:
     """Return the nodes of `paths` that exist, in path order."""
-    rows: list[Row] = conn.execute(
-        f"SELECT {COLUMNS} FROM content.node WHERE path = ANY(%b) ORDER BY path",  # noqa: S608
-        (list(paths),),
-    ).fetchall()
+    rows: list[Row] = conn.execute(*reading(paths)).fetchall()
     return [node_of(row) for row in rows]
+
+
+def reading(paths: Sequence[str]) -> tuple[LiteralString, list[Any]]:
+    """Return the statement of `read`, for `rows.node_of` to read its rows."""
+    return _READ, [list(paths)]
 
 
 def exists(conn: Connection, path: str) -> bool:

@@ -1,6 +1,6 @@
 """Tree to package: the nodes that an action carries, from the caller's one snapshot (R6)."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from psycopg import Connection
@@ -46,12 +46,18 @@ class ShallowReader:
     """Reads nodes for several exports of one transaction with few statements.
 
     `upcoming` are paths that will be asked for, about in this order: they are read with those that
-    are asked for before them. Of one transaction; keeps at most 50 nodes.
+    are asked for before them. `found` is what was read already, of which nothing is read again
+    while all that is asked for is there. Of one transaction; keeps at most 50 nodes by itself.
     """
 
-    def __init__(self, conn: Connection, upcoming: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        conn: Connection,
+        upcoming: Iterable[str] = (),
+        found: Mapping[str, Node | None] | None = None,
+    ) -> None:
         self._conn, self._upcoming = conn, iter(upcoming)
-        self._found: dict[str, Node | None] = {}
+        self._found = found or {}
 
     def read(self, paths: Sequence[str]) -> list[Node]:
         """Return the nodes of at most 50 paths that exist, in the order of the paths."""

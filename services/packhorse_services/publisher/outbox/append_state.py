@@ -60,17 +60,19 @@ def ensure_state(connection: Connection) -> None:
     connection.execute("INSERT INTO bookkeeping.slot DEFAULT VALUES ON CONFLICT DO NOTHING")
 
 
+READ = """
+    SELECT producer::text, epoch, sequence, settled_offset, journal_id, unconfirmed.count,
+        coalesce(extract(epoch FROM clock_timestamp() - unconfirmed.oldest)::float8, 0)
+    FROM bookkeeping.slot,
+        (SELECT count(*), min(accepted_at) AS oldest
+         FROM bookkeeping.outbox WHERE log_offset IS NULL) AS unconfirmed
+"""
+"""The statement whose row are the fields of an `AppendState`."""
+
+
 def read_state(connection: Connection) -> AppendState:
     """Return the lock's state as the transaction sees it."""
-    row: Any = connection.execute(
-        """
-        SELECT producer::text, epoch, sequence, settled_offset, journal_id, unconfirmed.count,
-            coalesce(extract(epoch FROM clock_timestamp() - unconfirmed.oldest)::float8, 0)
-        FROM bookkeeping.slot,
-            (SELECT count(*), min(accepted_at) AS oldest
-             FROM bookkeeping.outbox WHERE log_offset IS NULL) AS unconfirmed
-        """
-    ).fetchone()
+    row: Any = connection.execute(READ).fetchone()
     return AppendState(*row)
 
 

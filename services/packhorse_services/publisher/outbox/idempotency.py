@@ -4,13 +4,14 @@ Keys are written in the transaction of the outbox row and under the append lock,
 package exist together or not at all, and no two publishers ever answer one key twice (R5).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, LiteralString
 
 from psycopg import Connection
 
 from packhorse.errors import Permanent, Transient
-from packhorse_services.publisher.outbox.request import DistributionRequest
+from packhorse_services.publisher.outbox.request import DistributionRequest, Pending
 
 
 class KeyReused(Permanent):
@@ -43,23 +44,35 @@ def key_of(request: DistributionRequest) -> CallerKey | None:
     return None if key is None else (request.caller, key)
 
 
+def keys_of(group: Iterable[Pending]) -> list[CallerKey]:
+    """Return the keys of those requests that have one."""
+    return [key for pending in group if (key := key_of(pending.request))]
+
+
+_FIND = """
+    SELECT known.caller, known.key, known.fingerprint, known.package_id,
+        coalesce(outbox.log_offset, known.log_offset)
+    FROM unnest(%s::text[], %s::text[]) AS wanted (caller, key)
+    JOIN bookkeeping.idempotency_key AS known
+        ON known.agent = %s AND known.caller = wanted.caller AND known.key = wanted.key
+    LEFT JOIN bookkeeping.outbox ON outbox.package_id = known.package_id
+"""
+
+
 def find(
     connection: Connection, agent: str, keys: Sequence[CallerKey]
 ) -> dict[CallerKey, KnownKey]:
     """Return what is known of `keys`."""
-    if not keys:
-        return {}
-    rows = connection.execute(
-        """
-        SELECT known.caller, known.key, known.fingerprint, known.package_id,
-            coalesce(outbox.log_offset, known.log_offset)
-        FROM unnest(%s::text[], %s::text[]) AS wanted (caller, key)
-        JOIN bookkeeping.idempotency_key AS known
-            ON known.agent = %s AND known.caller = wanted.caller AND known.key = wanted.key
-        LEFT JOIN bookkeeping.outbox ON outbox.package_id = known.package_id
-        """,
-        ([caller for caller, _ in keys], [key for _, key in keys], agent),
-    ).fetchall()
+    return known_of(connection.execute(*finding(agent, keys)).fetchall()) if keys else {}
+
+
+def finding(agent: str, keys: Sequence[CallerKey]) -> tuple[LiteralString, list[Any]]:
+    """Return the statement of `find`, for `known_of` to read its rows."""
+    return _FIND, [[caller for caller, _ in keys], [key for _, key in keys], agent]
+
+
+def known_of(rows: Iterable[Any]) -> dict[CallerKey, KnownKey]:
+    """Return what the rows of `finding` say."""
     return {
         (caller, key): KnownKey(fingerprint, package_id, offset)
         for caller, key, fingerprint, package_id, offset in rows

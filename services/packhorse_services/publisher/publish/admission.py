@@ -90,7 +90,7 @@ class Admission:
     def _look_up(self, pending: Pending) -> None:
         with self._pool.connection() as connection:
             act_as(connection, BOOKKEEPER)
-            repeated_requests.answer(connection, self._queues.agent, [pending], verified=True)
+            repeated_requests.answer(connection, self._queues.agent, [pending], None, verified=True)
 
     def _reason(self, backlog: Backlog) -> str:
         return (

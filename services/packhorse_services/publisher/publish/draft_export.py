@@ -1,28 +1,28 @@
 """Requests to drafts: packages that lack only their numbers, all of one snapshot (R6)."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from types import MappingProxyType
 from typing import Protocol
 
 import psycopg
 from psycopg import Connection
 
-from packhorse.db.metadata import EXPORTER
+from packhorse.content.node import Node
+from packhorse.db.metadata import BOOKKEEPER, EXPORTER
 from packhorse.db.roles import act_as
 from packhorse.errors import PackhorseError
 from packhorse.packages.build import ShallowReader
 from packhorse.runtime.metrics import PUBLISHER_BUILD_SECONDS, PUBLISHER_PACKAGE_BYTES
-from packhorse.wire.actions import exports
-from packhorse_services.publisher.outbox.append_state import AppendState
-from packhorse_services.publisher.outbox.request import DistributionRequest, Draft, Pending
+from packhorse_services.publisher.outbox.request import Draft, Pending
+from packhorse_services.publisher.publish.first_look import FirstLook, is_small
 from packhorse_services.publisher.publish.packer import Packer
 from packhorse_services.publisher.publish.prepared import FAR, FAR_UNDER_LOCK, PreparedChecks
 
 logger = logging.getLogger(__name__)
 
 GROUP_BYTES = 16 * 1024 * 1024
-_SMALL_PATHS = 10
 
 Exported = Mapping[Pending, Draft | Exception]
 """What became of requests, in their order: a draft, or the reason why there is none."""
@@ -32,11 +32,11 @@ class Drafts(Protocol):
     """Where the holder of the append lock gets the packages of a group from."""
 
     def drafts(
-        self, connection: Connection, state: AppendState, fresh: Sequence[Pending], savepoints: bool
+        self, connection: Connection, look: FirstLook, fresh: Sequence[Pending], savepoints: bool
     ) -> dict[Pending, Draft]:
         """Return what of `fresh` goes out now, in order; the others are refused, or wait.
 
-        Runs in the lock's transaction, of which `state` is the first thing read. Raises
+        Runs in the lock's transaction, which began with `look`, as the bookkeeper. Raises
         `psycopg.Error`: then it may be asked again in another transaction, with `savepoints`.
         """
         ...
@@ -55,41 +55,59 @@ class DraftExporter:
         return self._packer.steps
 
     def drafts(
-        self, connection: Connection, _: AppendState, fresh: Sequence[Pending], savepoints: bool
+        self, connection: Connection, look: FirstLook, fresh: Sequence[Pending], savepoints: bool
     ) -> dict[Pending, Draft]:
         """Export in the lock's transaction itself."""
-        return drafts_of(self.export(connection, fresh, savepoints=savepoints, far=FAR_UNDER_LOCK))
+        nodes, far = look.nodes, FAR_UNDER_LOCK
+        return drafts_of(self.export(connection, fresh, nodes, savepoints=savepoints, far=far))
 
     def export(
-        self, connection: Connection, group: Sequence[Pending], *, savepoints: bool, far: int = FAR
+        self,
+        connection: Connection,
+        group: Sequence[Pending],
+        found: Mapping[str, Node | None] = MappingProxyType({}),
+        *,
+        savepoints: bool,
+        far: int = FAR,
     ) -> Exported:
         """Export the first of `group`, until their bodies are `group_bytes` together.
 
         A request at fault has its own exception here, with `savepoints` also one whose statement
-        the database refused. `far` is how many packages may be looked at for the prepared ones.
-        Is called as the bookkeeper. Raises `psycopg.Error`.
+        the database refused. `far` is how many packages may be looked at for the prepared ones,
+        `found` is what was read of small requests. Is called as the bookkeeper, who also goes on.
+        Raises `psycopg.Error`.
         """
-        exported: dict[Pending, Draft | Exception] = {}
-        size = 0
         obstacles = self._checks.obstacles(connection, group, far)
-        act_as(connection, EXPORTER)
         # What the database refuses is to cost one request alone, so then each is read by itself.
-        ahead = {one: None for one in group if not savepoints and _is_small(one.request)}
-        reader = ShallowReader(connection, (path for one in ahead for path in one.request.paths))
+        small = set() if savepoints else {one for one in group if is_small(one.request)}
+        paths = [path for one in group if one in small for path in one.request.paths]
+        reader = ShallowReader(connection, paths, found)
+        readers = {one: reader if one in small else None for one in group}
+        reads = len(small) < len(group) or not set(paths) <= found.keys()
+        if reads:
+            act_as(connection, EXPORTER)
         with PUBLISHER_BUILD_SECONDS.time():
-            for pending in group:
-                obstacle = obstacles.get(pending)
-                made = obstacle or self._draft(
-                    connection,
-                    pending,
-                    reader if pending in ahead else None,
-                    savepoints=savepoints,
-                )
-                exported[pending] = made
-                size += 0 if isinstance(made, Exception) else made.message.entry.body_length
-                if size > self._group_bytes:
-                    break
+            exported = dict(self._first(connection, readers, obstacles, savepoints=savepoints))
+        if reads:
+            act_as(connection, BOOKKEEPER)
         return exported
+
+    def _first(
+        self,
+        connection: Connection,
+        readers: Mapping[Pending, ShallowReader | None],
+        obstacles: Mapping[Pending, Exception],
+        *,
+        savepoints: bool,
+    ) -> Iterator[tuple[Pending, Draft | Exception]]:
+        size = 0
+        for pending, reader in readers.items():
+            obstacle = obstacles.get(pending)
+            made = obstacle or self._draft(connection, pending, reader, savepoints=savepoints)
+            yield pending, made
+            size += 0 if isinstance(made, Exception) else made.message.entry.body_length
+            if size > self._group_bytes:
+                return
 
     def _draft(
         self,
@@ -111,12 +129,6 @@ class DraftExporter:
             return error
         PUBLISHER_PACKAGE_BYTES.observe(draft.message.entry.body_length)
         return draft
-
-
-def _is_small(request: DistributionRequest) -> bool:
-    """Return whether a request is read together with others."""
-    single = exports(request.action) and not (request.deep_paths or request.prepared)
-    return single and len(request.paths) <= _SMALL_PATHS
 
 
 def drafts_of(exported: Exported) -> dict[Pending, Draft]:

@@ -21,6 +21,7 @@ from packhorse_services.publisher.outbox.append_state import AppendState, Number
 from packhorse_services.publisher.outbox.request import Draft, Pending
 from packhorse_services.publisher.publish import repeated_requests
 from packhorse_services.publisher.publish.draft_export import DraftExporter, Exported, drafts_of
+from packhorse_services.publisher.publish.first_look import FirstLook
 from packhorse_services.publisher.publish.overlap import Footprint
 from packhorse_services.publisher.publish.publishing import Publishing
 
@@ -43,13 +44,13 @@ class EarlyDrafts:
         }
 
     def drafts(
-        self, connection: Connection, state: AppendState, fresh: Sequence[Pending], _: bool
+        self, connection: Connection, look: FirstLook, fresh: Sequence[Pending], _: bool
     ) -> dict[Pending, Draft]:
         """Return the drafts that keep the order; refuse what could not be exported.
 
         Nothing is decided on a producer's request behind one that waits.
         """
-        self.catch_up(connection, state)
+        self.catch_up(connection, look.state)
         decided: dict[Pending, Draft | Exception] = {}
         waiting: set[str] = set()
         for pending in fresh:
@@ -215,5 +216,5 @@ def _not_known(connection: Connection, agent: str, group: Sequence[Pending]) -> 
     A producer's request is judged under the lock alone: that locks the producer's row.
     """
     keyed = [pending for pending in group if pending.request.producer is None]
-    repeated_requests.answer(connection, agent, keyed, verified=True)
+    repeated_requests.answer(connection, agent, keyed, None, verified=True)
     return [pending for pending in group if not pending.future.done()]

@@ -28,6 +28,7 @@ from packhorse_services.publisher.outbox.outbox_rows import Sealed
 from packhorse_services.publisher.outbox.request import Draft, Pending
 from packhorse_services.publisher.publish import prepared, repeated_requests
 from packhorse_services.publisher.publish.draft_export import DraftExporter, Drafts
+from packhorse_services.publisher.publish.first_look import first_look
 from packhorse_services.publisher.publish.packer import Packer
 
 logger = logging.getLogger(__name__)
@@ -203,18 +204,18 @@ class Publishing:
         """Commit the drafts of what is new in `group`, which show one snapshot, to the outbox."""
         # No pipeline: one that is open while packages are packed keeps Postgres from ending the
         # transaction of a process that is paused, and so the append lock from everybody else.
-        with connection.transaction():
-            state = append_state.read_state(connection)
+        nodes = source is self._draft_exporter and not savepoints
+        with first_look(connection, self._agent, group, nodes=nodes) as look:
+            state = look.state
             if settled:
                 if state.unconfirmed:
                     return None
                 _measure(state)
                 self._delivery.obstacle = None
             fresh = repeated_requests.answer(
-                connection, self._agent, group, verified=self._lock.verified
+                connection, self._agent, group, look.keys, verified=self._lock.verified
             )
-            made = source.drafts(connection, state, fresh, savepoints)
-            act_as(connection, BOOKKEEPER)
+            made = source.drafts(connection, look, fresh, savepoints)
             drafts = repeated_requests.in_order(fresh, prepared.without_used(connection, made))
             sealed = self._write(connection, state, drafts)
         for pending in drafts:

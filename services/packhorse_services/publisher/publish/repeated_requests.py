@@ -17,7 +17,13 @@ from packhorse_services.publisher.outbox import (
     producers,
     release_rows,
 )
-from packhorse_services.publisher.outbox.idempotency import KeyReused, KnownKey, key_of
+from packhorse_services.publisher.outbox.idempotency import (
+    CallerKey,
+    KeyReused,
+    KnownKey,
+    key_of,
+    keys_of,
+)
 from packhorse_services.publisher.outbox.producers import (
     EarlierRefused,
     Judge,
@@ -32,10 +38,16 @@ _EARLIER_REFUSED = (
 )
 
 
+Known = Mapping[CallerKey, KnownKey] | None
+"""What a snapshot has of the keys of requests, or None where it was not read."""
+
+
 def answer(
-    connection: Connection, agent: str, group: Sequence[Pending], *, verified: bool
+    connection: Connection, agent: str, group: Sequence[Pending], known: Known, *, verified: bool
 ) -> list[Pending]:
     """Answer what was committed by an earlier try or request; returns the others, in order.
+
+    `known` is what the transaction's snapshot has of the group's keys, if that was read.
 
     `verified` says that the database is not older than the journal; before that is certain, a
     producer's request is neither new nor a duplicate.
@@ -44,8 +56,7 @@ def answer(
     group = [pending for pending in group if not pending.future.done()]
     tried = [pending.package_id for pending in group if pending.package_id]
     committed = outbox_rows.offsets_of(connection, tried) if tried else {}
-    keys = [key for pending in group if (key := key_of(pending.request))]
-    known = idempotency.find(connection, agent, keys)
+    known = idempotency.find(connection, agent, keys_of(group)) if known is None else known
     numbers = [pending.request.producer for pending in group if pending.request.producer]
     judge = producers.judge(connection, agent, numbers, verified=verified)
     fresh = []
@@ -55,7 +66,7 @@ def answer(
             pending.answer(committed[pending.package_id])
         elif found is not None:
             _repeat(pending, found)
-        elif not _is_out_of_order(pending) and _is_new(pending, pending.request.producer, judge):
+        elif not _is_out_of_order(pending) and _is_new(pending, judge):
             fresh.append(pending)
     return fresh
 
@@ -118,8 +129,9 @@ def _is_out_of_order(pending: Pending) -> bool:
     return not passed
 
 
-def _is_new(pending: Pending, number: Number | None, judge: Judge) -> bool:
+def _is_new(pending: Pending, judge: Judge) -> bool:
     """Return whether a request is to be published; one that is not has its answer."""
+    number = pending.request.producer
     if number is None:
         return True
     try:
