@@ -76,6 +76,23 @@ class SqlReader:
             raise
 
     def _take(self, connection: Connection, budget: Budget) -> list[Record]:
+        records = self._look(connection, budget) if len(self._positions) == 1 else None
+        return self._search(connection, budget) if records is None else records
+
+    def _look(self, connection: Connection, budget: Budget) -> list[Record] | None:
+        """Look with one statement into the segment that is known to be open, if that is enough."""
+        [(number, position)] = self._positions.items()
+        found = self._records[number].look(connection, position, budget)
+        if found is None:
+            return None
+        partition, records = found
+        self._check({number: partition})
+        if records:
+            self._positions[number] = position = records[-1].offset + 1
+        self._at_end = position >= partition.bounds.next
+        return records if records or self._at_end else None
+
+    def _search(self, connection: Connection, budget: Budget) -> list[Record]:
         partitions = find_partitions(connection, self._topic)
         self._check(partitions)
         records: list[Record] = []

@@ -1,11 +1,12 @@
 """Records out of segments: the next ones of a partition, one at an offset, the first of a time."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from psycopg import Connection, errors, sql
 from psycopg.rows import TupleRow
 
-from packhorse.messaging.api import LogEnd, Position, Record, Since, damaged
+from packhorse.messaging.api import Bounds, LogEnd, Position, Record, Since, damaged
 from packhorse.messaging.sql.catalogue import SqlPartition, SqlTopic
 from packhorse.messaging.sql.headers import unpack_headers
 from packhorse.messaging.sql.segments import SqlSegment, find_segment
@@ -32,6 +33,34 @@ class PartitionRecords:
     def __init__(self, topic: SqlTopic, number: int, values: bool) -> None:
         self._topic, self._number, self._values = topic, number, values
         self._segment: SqlSegment | None = None
+        self._open: SqlSegment | None = None
+        """The segment that records were appended to when it was last looked up."""
+
+    def look(
+        self, connection: Connection, position: int, budget: Budget
+    ) -> tuple[SqlPartition, list[Record]] | None:
+        """Return the partition, and its records from `position` on in the segment that is open.
+
+        One statement does it. None where the segment is not known, or can't be read at once.
+        """
+        segment, self._open = self._open, None
+        if segment is None:
+            return None
+        form = _LOOK_WITH_BODIES if self._values else _LOOK_WITHOUT_BODIES
+        query = sql.SQL(form).format(segment.table)
+        wanted = (*_wanted(position, budget), segment.partition_id)
+        try:
+            rows = connection.cursor(binary=True).execute(query, wanted).fetchall()
+        except (errors.UndefinedTable, *_DAMAGE):
+            return None
+        if not rows:
+            return None
+        oldest, next_, start = rows[0][:3]
+        if start == segment.start:
+            self._open = segment
+        partition = SqlPartition(segment.partition_id, Bounds(oldest, next_), start)
+        found = [row[3:] for row in rows if row[3] is not None]
+        return partition, self._records_of(found, position, budget)
 
     def read(
         self, connection: Connection, position: int, partition: SqlPartition, budget: Budget
@@ -51,7 +80,8 @@ class PartitionRecords:
         self, connection: Connection, position: int, partition: SqlPartition
     ) -> SqlSegment | None:
         if partition.open_start is not None and position >= partition.open_start:
-            return SqlSegment(partition.id, partition.open_start)
+            self._open = SqlSegment(partition.id, partition.open_start)
+            return self._open
         known = self._segment
         if known is None or not known.start <= position < (known.end or 0):
             self._segment = find_segment(connection, partition.id, position)
@@ -61,7 +91,7 @@ class PartitionRecords:
         self, connection: Connection, segment: SqlSegment, position: int, budget: Budget
     ) -> list[Record]:
         query = sql.SQL(_WITH_BODIES if self._values else _WITHOUT_BODIES).format(segment.table)
-        wanted = (position, budget.records, budget.bytes, position if budget.untouched else None)
+        wanted = _wanted(position, budget)
         try:
             rows = connection.cursor(binary=True).execute(query, wanted).fetchall()
         except errors.UndefinedTable:  # dropped since the segment was looked up
@@ -69,6 +99,10 @@ class PartitionRecords:
         except _DAMAGE as error:
             budget.spend(budget.records, 0)  # one by one, until the damage is passed
             return [self._one(connection, segment, position, error)]
+        return self._records_of(rows, position, budget)
+
+    def _records_of(self, rows: Sequence[TupleRow], position: int, budget: Budget) -> list[Record]:
+        """Return the records of rows up to the first hole, and count them."""
         records = []
         for expected, row in enumerate(rows, position):
             if row[0] != expected:
@@ -105,9 +139,21 @@ _NEXT = """
         ) AS sized
     ) AS summed WHERE total <= %s OR "offset" = %s ORDER BY "offset"
 """
+_LOOK = """
+    SELECT oldest, next, segment_start, found.* FROM journal.partition
+    LEFT JOIN LATERAL ({next}) AS found ON true
+    WHERE id = %s ORDER BY found."offset"
+"""
 _ONE = 'SELECT "offset", time_ms, key, headers, {body}, 0 FROM {{}} WHERE "offset" = %s'
 _WITH_BODIES = _NEXT.format(body="body", size="octet_length(headers) + octet_length(body)")
 _WITHOUT_BODIES = _NEXT.format(body="''::bytea", size="octet_length(headers)")
+_LOOK_WITH_BODIES = _LOOK.format(next=_WITH_BODIES)
+_LOOK_WITHOUT_BODIES = _LOOK.format(next=_WITHOUT_BODIES)
+
+
+def _wanted(position: int, budget: Budget) -> tuple[int | None, ...]:
+    first = position if budget.untouched else None
+    return position, budget.records, budget.bytes, first
 
 
 def read_at(
