@@ -102,6 +102,11 @@ class Stage:
         self.journal.close()
         self.blobs.close()
 
+    def acts(self) -> list[tuple[str, str]]:
+        """Return who has done what, as rows of the audit say it."""
+        rows = self.database.execute("SELECT issued_by, action FROM bookkeeping.audit ORDER BY id")
+        return [(who, what) for who, what in rows.fetchall()]
+
     def put(self) -> str:
         """Store a body under a new package id."""
         package_id = f"dstrpck-{next(_numbers)}-{secrets.token_hex(4)}"

@@ -111,7 +111,7 @@ def written_records(site: ConsoleSite) -> None:
     answers["GET /distributions/d2"] = {
         **rows[1],
         "subscribers": [
-            {**at, "subscriber": "web-1", "state": "IMPORTED"},
+            {**at, "subscriber": "web-1", "state": "IMPORTED", "imported_by": AT},
             {**at, "subscriber": "sub2", "state": "RETRYING", "attempts": 2, "reason": "disk full"}
             | {"since": AT},
             {**at, "subscriber": "preview", "state": "REMOVED_FAILED", "reason": "no such table"},

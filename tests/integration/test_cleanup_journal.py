@@ -78,6 +78,7 @@ def test_r4_packages_that_everybody_has_are_discarded(stage: Stage, ask: Ask) ->
     assert (again["oldest_offset"], again["offsets"]) == (3, 0)
     stage.run()
     assert [stage.has(one) for one in packages] == [False, False, False, True, True]
+    assert stage.acts() == [("anonymous", "discardPackages")] * 2, "a dry run is none"
 
 
 def test_r13_who_has_not_imported_is_named_and_loses_nothing_unless_named(

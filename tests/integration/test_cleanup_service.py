@@ -130,6 +130,7 @@ def test_a_run_that_is_asked_for_is_done_and_can_be_read(
     assert report["dry_run"] is True
     [_, first] = _ask(service, "GET", "/cleanup/runs").json()
     assert first["removed"] == {"forgotten": {"count": 1, "bytes": len(old)}}
+    assert stage.acts() == [("admin", "startCleanupRun")] * 2
 
 
 def test_a_second_request_while_one_waits_is_409(service: CleanupService) -> None:

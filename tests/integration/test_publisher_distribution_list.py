@@ -51,6 +51,8 @@ def test_distributions_are_listed_newest_first_and_filtered(service: PublisherSe
         assert await listed(s) == ids[::-1]
         assert await listed(s, "&path_prefix=/site") == [ids[4], ids[1], ids[0]]
         assert await listed(s, "&path_prefix=/") == ids[::-1]
+        assert await listed(s, "&node=/site/a/b/c") == [ids[4]], "only its subtree has it"
+        assert await listed(s, "&node=/site") == [ids[0]]
         assert await listed(s, "&action=DELETE") == [ids[4]]
         assert await listed(s, "&action=TEST") == []
         assert await listed(s, "&user=admin") == ids[::-1]

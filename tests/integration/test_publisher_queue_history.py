@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -81,6 +82,48 @@ def test_a_sample_a_minute_says_length_lag_and_rate(
         assert long == 4, "the most of the last hours"
 
     service.run(scenario)
+
+
+def test_by_when_a_subscriber_had_imported_is_what_the_first_sample_says(
+    service: PublisherService, pool: SharedPool, database_url: str
+) -> None:
+    async def scenario(s: PublisherService) -> None:
+        for component in s.parts.components:
+            if isinstance(component, Periodic):
+                component.stop(120)
+        url = f"/distributions/{(await s.accepted('/p0'))['id']}"
+        await s.announce("sub1", -1)
+        await s.until(lambda: has(s, url, sub1="QUEUED"))
+        assert moments(await s.get(url)) == {"sub1": None}
+        await s.announce("sub1", 0, settled_offset=0)
+        await s.announce("late", 0, settled_offset=0, started_offset=0)
+        await s.until(lambda: has(s, url, sub1="IMPORTED", late="SKIPPED"))
+        announced = moments(await s.get(url))
+        assert announced["sub1"] is not None, "no sample yet: what is announced"
+        sampler = QueueSampler(pool.share(1), s.parts.app.state.publisher.queues)
+        sampler.sample()
+        sampler.sample()
+        sampled = moments(await s.get(url))
+        assert sampled["late"] is None, "it did not import it"
+        assert sampled["sub1"] > announced["sub1"]
+        await s.announce("sub1", 0, settled_offset=0)
+        assert moments(await s.get(url)) == sampled, "the first one that says so"
+        with closing(psycopg.connect(database_url, autocommit=True)) as connection:
+            connection.execute(
+                "UPDATE bookkeeping.outbox SET accepted_at = now() - '26 h'::interval"
+            )
+        assert moments(await s.get(url))["sub1"] is None, "longer than samples are kept"
+
+    service.run(scenario)
+
+
+async def has(s: PublisherService, url: str, **states: str) -> bool:
+    subscribers = (await s.get(url))["subscribers"]
+    return {one["subscriber"]: one["state"] for one in subscribers} == states
+
+
+def moments(found: dict[str, Any]) -> dict[str, Any]:
+    return {one["subscriber"]: one["imported_by"] for one in found["subscribers"]}
 
 
 def known(figures: list[float | None]) -> list[float]:

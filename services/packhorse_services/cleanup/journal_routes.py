@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request
 from psycopg import Connection
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from packhorse.bookkeeping.audit_rows import write_act
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.runtime import audit
@@ -130,13 +131,19 @@ async def discard_packages(request: Request, _: Admin, body: DiscardRequest) -> 
         leave_behind=body.leave_behind,
         dry_run=body.dry_run,
     )
-    return await _with_bookkeeper(request, discard)
+    return await _with_bookkeeper(request, discard, changes=not body.dry_run)
 
 
-async def _with_bookkeeper(request: Request, act: Callable[[Connection], Result]) -> Result:
+async def _with_bookkeeper(
+    request: Request, act: Callable[[Connection], Result], *, changes: bool = True
+) -> Result:
+    """Do something to the journal, and say in the same transaction who did."""
+
     def acting() -> Result:
         with request.app.state.pool.connection() as connection:
             act_as(connection, BOOKKEEPER)
+            if changes:
+                write_act(connection)
             return act(connection)
 
     return await asyncio.to_thread(acting)

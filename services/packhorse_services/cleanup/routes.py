@@ -8,8 +8,10 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from psycopg import Connection
 from pydantic import BaseModel, Field
 
+from packhorse.bookkeeping.audit_rows import write_act
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
+from packhorse.runtime import audit
 from packhorse.runtime.auth import Principal, TokenScope, require
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictBody, StrictRoute
@@ -83,12 +85,14 @@ async def start_cleanup_run(
 ) -> RequestedRun:
     """Ask for a run; it begins within seconds on one of the instances."""
     origin = f"request of {caller.name}"
-    run_id = await _ask(
-        request,
-        lambda connection: request_run(
-            connection, request.app.state.application, origin, dry_run=body.dry_run
-        ),
-    )
+    audit.note(request, dry_run=body.dry_run)
+
+    def ask_for_it(connection: Connection) -> int:
+        run = request_run(connection, request.app.state.application, origin, dry_run=body.dry_run)
+        write_act(connection)
+        return run
+
+    run_id = await _ask(request, ask_for_it)
     response.headers["Location"] = f"/cleanup/runs/{run_id}"
     return RequestedRun(id=run_id)
 

@@ -128,6 +128,9 @@ class DistributionSelection:
     """Which distributions are shown."""
 
     path_prefix: Distributed = None
+    node: Annotated[
+        str | None, typer.Option(help="That had this node: by its path, or in a subtree.")
+    ] = None
     action: Action = None
     user: User = None
     state: State = None
@@ -147,6 +150,7 @@ def get_distributions(
     """Show what was distributed, newest first."""
     requested = {
         "path_prefix": selected.path_prefix,
+        "node": selected.node,
         "action": selected.action and selected.action.upper(),
         "user": selected.user,
         "state": selected.state and selected.state.upper(),

@@ -197,9 +197,17 @@ QUEUE_SAMPLE = Table(
     Column("lags", ARRAY(REAL), nullable=False),
     Column("lengths", ARRAY(BigInteger), nullable=False),
     Column("rates", ARRAY(REAL), nullable=False),
+    Column("settled", ARRAY(BigInteger), nullable=False, server_default=text("'{}'::bigint[]")),
+    Column("started", ARRAY(BigInteger), nullable=False, server_default=text("'{}'::bigint[]")),
+    Column(
+        "taken_at", DateTime(timezone=True), nullable=False, server_default=func.clock_timestamp()
+    ),
     schema=BOOKKEEPING,
 )
-"""How an agent's queues were in a minute: of the subscriber at a place, its figures there."""
+"""How an agent's queues were in a minute: of the subscriber at a place, its figures there.
+
+It has imported what lies above where it `started`, up to what was `settled`, or has an outcome.
+"""
 
 TOPIC_CURSOR = Table(
     "topic_cursor",

@@ -203,6 +203,11 @@ AUDIT = Table(
     Column("action", Text, nullable=False),
     Column("detail", JSONB, nullable=False, server_default="{}"),
     Index("audit_acts", "happened_at", "id", postgresql_where=text("command_id = ''::text")),
+    Index(
+        "audit_callers",
+        *("issued_by", "happened_at", "id"),
+        postgresql_where=text("command_id = ''::text"),
+    ),
     schema=BOOKKEEPING,
 )
 """What operators did to the subscriptions of this database, and people to its content and jobs.

@@ -1,15 +1,19 @@
 """Makes the parts of a topology service from its settings."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from fastapi import APIRouter
 
+from packhorse.bookkeeping.audit_rows import write_act
 from packhorse.clock import Clock, SystemClock
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
 from packhorse.runtime.auth import Authenticator
 from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.open import open_discovery
 from packhorse.topology.own_cluster import InstanceProperties
-from packhorse.topology.patience import patient_pool
+from packhorse.topology.patience import PatientPool, patient_pool
 from packhorse.topology.properties import FixedProperties
 from packhorse.topology.voting.member import VotingMember
 from packhorse_services.topology.app import TopologyService, topology_service
@@ -39,6 +43,7 @@ def assemble(settings: Settings, authenticator: Authenticator) -> TopologyServic
         feed=Feed(discovery.instance_id, clock, max_streams=settings.event_streams),
         clock=clock,
         connectors=connecting.connectors.states,
+        note_act=partial(_note_act, connecting.pool),
         cluster_view=(lambda: cluster_view_of(member)) if isinstance(member, LeaseMember) else None,
         votings=MemberVotings(member) if isinstance(member, VotingMember) else None,
     )
@@ -57,6 +62,8 @@ class AssembledConnectors:
 
     connectors: Connectors
     routes: APIRouter
+    pool: PatientPool
+    """Is closed with `connectors`."""
 
 
 def assemble_connectors(
@@ -70,4 +77,11 @@ def assemble_connectors(
     pool = patient_pool(database_url, "topology-connectors")
     knowledge = Knowledge(topology, pool, settings, own_clock)
     routes = connector_routes(knowledge, AllowList(settings.allowed, clock=own_clock))
-    return AssembledConnectors(Connectors(knowledge), routes)
+    return AssembledConnectors(Connectors(knowledge), routes, pool)
+
+
+def _note_act(pool: PatientPool) -> None:
+    """Write it in a transaction of its own, before it is done: heartbeats carry it further."""
+    with pool.connection() as connection, connection.transaction():
+        act_as(connection, BOOKKEEPER)
+        write_act(connection)

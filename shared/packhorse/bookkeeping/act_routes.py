@@ -61,7 +61,7 @@ def act_router(ask: Ask) -> APIRouter:
         until: Moment | None = None,
         limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
     ) -> ActList:
-        """List who wrote content and changed jobs in the last 30 days, the newest first."""
+        """List who wrote content, changed jobs and the like in the last 30 days, newest first."""
         given = {"caller": caller, "since": since, "until": until, "limit": limit}
         rows = await ask(request, lambda connection: connection.execute(_FIND, given).fetchall())
         return ActList(acts=[_act(*row) for row in rows])

@@ -79,6 +79,12 @@ async def write_act_async(connection: AsyncConnection) -> None:
             await connection.execute(_FORGET)
 
 
+def write_act_of(connection: Connection, caller: str, members: Mapping[str, Any]) -> None:
+    """Write what a program does outside a request: `operation`, `method`, `object` and more."""
+    detail = {**members, "trace": tracing.trace_id()}
+    AuditRow("", "", "", caller, str(members["operation"]), detail).write(connection)
+
+
 def _present() -> AuditRow | None:
     if (act := audit.present_act()) is None:
         return None

@@ -200,6 +200,7 @@ def scripted(
         feed,
         clock,
         lambda: connectors,
+        lambda: None,
         None if cluster_view is None else lambda: cluster_view,
         votings,
     )

@@ -2,11 +2,13 @@
 
 import logging
 from collections.abc import Iterator
+from html import unescape
 from urllib.parse import urlencode
 
 import pytest
 
 from packhorse.runtime import audit
+from packhorse.runtime.cursors import write_cursor
 from tests.harness.console import HOSTILE, ConsoleSite, command, console_site, distribution
 from tests.harness.waiting import eventually
 
@@ -17,7 +19,10 @@ COMMAND = {**command("RETRY", "ISSUED", subscriber="sub2"), "command_id": "c-new
 def site(running: ConsoleSite) -> Iterator[ConsoleSite]:
     running.publisher.forget()
     answers = running.publisher.answers
-    answers["GET /commands"] = {"commands": [command("CLEAR", "APPLIED", offset=7), COMMAND]}
+    answers["GET /commands"] = {
+        "commands": [command("CLEAR", "APPLIED", offset=7), COMMAND],
+        "next": None,
+    }
     sent = [
         distribution("d1", user="ben", accepted_at="2026-01-02T12:00:00Z"),
         distribution("d2", user="anna", paths=["/site"], accepted_at="2025-12-01T12:00:00Z"),
@@ -33,7 +38,7 @@ def rows(site: ConsoleSite, query: str = "", token: str = "operator") -> list[st
 
 
 def test_commands_and_distributions_are_one_list_newest_first(site: ConsoleSite) -> None:
-    assert [one for one in rows(site) if one] == ["d1", "c-CLEAR-APPLIED", "c-new", "d2"]
+    assert [one for one in rows(site) if one] == ["d1", "c-new", "c-CLEAR-APPLIED", "d2"]
     text = site.get("audit").text
     assert "/pages/distribution?agent=main&amp;number=d1" in text
     assert "packhorse get commands" in text
@@ -41,10 +46,10 @@ def test_commands_and_distributions_are_one_list_newest_first(site: ConsoleSite)
 
 
 def test_the_filter_is_in_the_address(site: ConsoleSite) -> None:
-    assert rows(site, "?who=anna") == ["c-CLEAR-APPLIED", "c-new", "d2"]
+    assert rows(site, "?who=anna") == ["c-new", "c-CLEAR-APPLIED", "d2"]
     assert "user=anna" in site.publisher.requested[-1][1]
     times = urlencode({"since": "2026-01-01T00:00", "until": "2026-01-01T23:00"})
-    assert rows(site, f"?{times}&who=anna") == ["c-CLEAR-APPLIED", "c-new"]
+    assert rows(site, f"?{times}&who=anna") == ["c-new", "c-CLEAR-APPLIED"]
     assert "Nothing matches" in site.get("audit?who=nobody").text
     wrong = site.get("audit?since=yesterday")
     assert (wrong.status_code, "is no time" in wrong.text) == (400, True)
@@ -72,9 +77,45 @@ def test_an_act_of_this_console_says_from_where_and_a_refused_one_is_there(
     assert "127.0.0.1" not in site.get("audit").text.partition("<main")[2].partition("<details")[0]
 
 
+def test_the_next_page_goes_on_where_this_one_ends(site: ConsoleSite) -> None:
+    at = [f"2026-01-02T12:{number // 60:02}:{number % 60:02}Z" for number in range(450)][::-1]
+    sent = [distribution(f"d{number}", accepted_at=moment) for number, moment in enumerate(at)]
+    commands = [command("RETRY", "APPLIED", issued_at=at[250])]
+
+    def listed(query: dict[str, str]) -> dict[str, object]:
+        begin = int(query.get("cursor", "0"))
+        following = f"/distributions?cursor={begin + 100}" if begin < 400 else None
+        return {"distributions": sent[begin : begin + 100], "next": following}
+
+    site.publisher.answers["GET /distributions"] = listed
+    site.publisher.answers["GET /commands"] = {"commands": commands, "next": None}
+    seen, url = list[str](), "audit"
+    while url:
+        text = site.get(url).text
+        seen += [row.partition('"')[0] for row in text.split('data-act="')[1:]]
+        _, _, link = text.partition('rel="next" href="/pages/')
+        url = unescape(link.partition('"')[0])
+    wanted = [f"d{number}" for number in range(450)]
+    wanted.insert(251, "c-RETRY-APPLIED")
+    assert [one for one in seen if one] in (
+        wanted,
+        [*wanted[:250], wanted[251], wanted[250], *wanted[252:]],
+    )
+
+
+@pytest.mark.parametrize(
+    "place", ["!", "", "[]", "[1,2,3,4]", '["2026-01-01T12:00","","",""]', "[" * 5_000]
+)
+def test_a_page_that_is_none_is_refused(site: ConsoleSite, place: str) -> None:
+    cursor = write_cursor(place)[:1_000] or "x"
+    answer = site.get(f"audit?{urlencode({'cursor': cursor})}")
+    assert answer.status_code == 400
+    assert "begin with the newest" in answer.text
+
+
 def test_what_comes_from_elsewhere_is_text(site: ConsoleSite) -> None:
     hostile = command("CLEAR", HOSTILE, issued_by=HOSTILE, reason=HOSTILE, subscriber=HOSTILE)
-    site.publisher.answers["GET /commands"] = {"commands": [hostile]}
+    site.publisher.answers["GET /commands"] = {"commands": [hostile], "next": None}
     text = site.get(f"audit?{urlencode({'who': HOSTILE})}", token="admin").text
     assert "alert(1)" in text
     assert "<script>alert" not in text

@@ -79,18 +79,18 @@ def test_what_is_no_path_is_said(site: ConsoleSite, path: str) -> None:
     assert "is not absolute" in said or "has the segment" in said
 
 
-def test_its_history_is_what_named_it_or_a_subtree_with_it(site: ConsoleSite) -> None:
-    rows = [
-        distribution("exact", paths=["/site/news"]),
-        distribution("above", paths=[], deep_paths=["/site"]),
-        distribution("all", paths=[], deep_paths=["/"]),
-        distribution("below", paths=["/site/news/x"]),
-        distribution("beside", paths=["/site/newspaper"], deep_paths=["/site/new"]),
-    ]
+def test_its_history_is_what_the_publisher_finds_for_the_node(site: ConsoleSite) -> None:
+    rows = [distribution("exact", paths=["/site/news"])]
     site.publisher.answers["GET /distributions"] = {"distributions": rows, "next": None}
     text = site.get("content?path=/site/news").text
-    found = [one["id"] for one in rows if f'data-distribution="{one["id"]}"' in text]
-    assert found == ["exact", "above", "all"]
+    assert 'data-distribution="exact"' in text
+    asked = [path for _, path, _, _ in site.publisher.requested if "/distributions" in path]
+    assert asked == ["/distributions?node=%2Fsite%2Fnews&limit=20"]
+    assert 'href="/pages/distributions?agent=main&amp;node=%2Fsite%2Fnews"' in text
+    site.publisher.answers["GET /distributions"] = {"distributions": [], "next": "/more"}
+    assert "look further back" in site.get("content?path=/site/news").text
+    site.publisher.answers["GET /distributions"] = NONE
+    assert "No package of the journal had it" in site.get("content?path=/site/news").text
 
 
 def test_without_the_scope_no_content_service_is_asked(

@@ -1,12 +1,15 @@
 """Who wrote content is a row of the audit, in the transaction of the write."""
 
+from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 
 from packhorse.bookkeeping import audit_rows
 from packhorse.db.connect import connect
+from tests.harness.author import Author
 from tests.harness.content import PAGE, Serve, as_
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -85,5 +88,22 @@ def test_what_is_older_than_a_month_is_forgotten(
         with connect(database_url, "test") as connection:
             query = "SELECT count(*) FROM bookkeeping.audit WHERE command_id = 'c1'"
             assert connection.execute(query).fetchone() == (1,), "commands are kept"
+
+    serve(scenario)
+
+
+def test_an_import_straight_into_the_database_says_whose_login_it_was(
+    author: Author, tmp_path: Path, serve: Serve
+) -> None:
+    (tmp_path / "in" / "below").mkdir(parents=True)
+    (tmp_path / "in" / "below" / "a.txt").write_text("a")
+    author.run("import", tmp_path / "in", "--at", "/site")
+    author.run("import", tmp_path / "in", "--at", "/site")  # nothing has changed
+
+    async def scenario(client: httpx.AsyncClient) -> None:
+        found = [one for one in await acts(client) if one["operation"] == "import"]
+        [file] = [one for one in found if one["about"]["files"]]
+        assert file["object"] == "/content/site/below/a.txt"
+        assert file["caller"] == psycopg.conninfo.conninfo_to_dict(author.url)["user"]
 
     serve(scenario)

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from packhorse.db.connect import connect
 from tests.harness.postgres import Databases
 from tests.harness.processes import HEEDING, Program, Programs, running_programs
 from tests.harness.sse import EventClient
@@ -26,7 +27,7 @@ class Cluster:
     """Two topology services on one database."""
 
     def __init__(self, made: Programs, url: str, store: str) -> None:
-        self.programs, self.store = made, store
+        self.programs, self.url, self.store = made, url, store
         self.one, self.two = (
             made.topology(
                 url, instance_id=name, topology_store=store, min_event_delay_s="0.1", **FAST[store]
@@ -73,6 +74,9 @@ def test_two_services_see_each_other_and_what_they_announce(both: Cluster) -> No
     document = both.ask(both.two, "GET", "/topology/instances/one").json()
     assert document["properties"]["packhorse.role"] == "topology"
     assert document["local"] is False
+    with connect(both.url, "tests") as connection:
+        acts = connection.execute("SELECT issued_by, action FROM bookkeeping.audit").fetchall()
+    assert acts == [("admin", "putProperty")]
 
 
 def test_a_killed_leader_is_replaced_and_everybody_is_notified(both: Cluster) -> None:

@@ -229,7 +229,7 @@ DISTRIBUTION = View(
         "ATTEMPTS": "attempts",
         "REASON": "reason",
     },
-    wide={"NEXT ATTEMPT": "next_attempt_at", "SINCE": "since"},
+    wide={"NEXT ATTEMPT": "next_attempt_at", "SINCE": "since", "IMPORTED BY": "imported_by"},
     whole=DISTRIBUTIONS.columns,
 )
 

@@ -20,8 +20,6 @@ from packhorse_services.console.frame.visit import PageVisit, Visit
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
 _CHILDREN = 100
-LOOKED_AT = 500
-"""Distributions that are looked through for a path's history."""
 _HISTORY = 20
 
 _Path = Annotated[str, Query(max_length=2_048)]
@@ -62,6 +60,15 @@ class NodeShown:
     wrong: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class NodeHistory:
+    """Packages that had a node, newest first; `more`: not all of the journal was looked through."""
+
+    rows: Sequence[dict[str, Any]] = ()
+    more: bool = False
+    wrong: str = ""
+
+
 @router.get("/content")
 async def show_content(visit: PageVisit, requested: Address) -> Response:
     """Show a node at the author, or at a subscriber."""
@@ -71,16 +78,13 @@ async def show_content(visit: PageVisit, requested: Address) -> Response:
     shown = NodeShown()
     if requested.at in served and visit.rights.read:
         shown = await _node(visit, requested)
-    history, wrong = await _history(visit, requested.path)
     return visit.page(
         "content.html",
         requested=requested,
         shown=shown,
         served=served,
         agent=visit.agent(""),
-        history=history,
-        looked_at=LOOKED_AT,
-        history_wrong=wrong,
+        history=await _history(visit, requested.path),
         same=_same(visit, requested),
     )
 
@@ -103,23 +107,19 @@ async def _node(visit: Visit, requested: ContentAddress) -> NodeShown:
     return NodeShown(found, properties, below["children"], following)
 
 
-async def _history(visit: Visit, path: str) -> tuple[list[dict[str, Any]], str]:
-    """Return the newest distributions of each agent that touched a node, and what went wrong."""
-    found: list[dict[str, Any]] = []
+async def _history(visit: Visit, path: str) -> NodeHistory:
+    """Return the newest packages that had a node; one request of each agent looks for them."""
+    found, more = list[dict[str, Any]](), False
+    asked = with_query("/distributions", node=path, limit=_HISTORY)
     for agent in visit.agents:
         try:
-            newest = await visit.publisher(agent).get(f"/distributions?limit={LOOKED_AT}")
+            page = await visit.publisher(agent).get(asked)
         except ClientError as error:
-            return found, f"{agent}: {error}"
-        found += [{**one, "agent": agent} for one in newest["distributions"] if touched(one, path)]
+            return NodeHistory(found, more, f"{agent}: {error}")
+        found += [{**one, "agent": agent} for one in page["distributions"]]
+        more = more or page["next"] is not None
     found.sort(key=lambda one: str(one["accepted_at"]), reverse=True)
-    return found[:_HISTORY], ""
-
-
-def touched(one: Document, path: str) -> bool:
-    """Return whether a distribution names a node, or has it in a subtree."""
-    below = [deep.rstrip("/") + "/" for deep in one["deep_paths"]]
-    return path in one["paths"] or any(f"{path.rstrip('/')}/".startswith(deep) for deep in below)
+    return NodeHistory(found[:_HISTORY], more or len(found) > _HISTORY)
 
 
 def _same(visit: Visit, requested: ContentAddress) -> list[Same]:

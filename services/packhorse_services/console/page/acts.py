@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -13,18 +13,20 @@ from packhorse.client.exchange import Document, given, with_query
 from packhorse.runtime.audit import AuditOutcome
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.validation import StrictRoute
+from packhorse_services.console.act_pages import Act, ActPlace, ReadActs, ShownActs, cut
 from packhorse_services.console.audit_lines import AuditLine
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import PageAddress, address, utc_moment
 from packhorse_services.console.frame.visit import PageVisit, Visit
-from packhorse_services.console.page.distributions import rows_between
 from packhorse_services.console.parts import of
-from packhorse_services.console.upstream import each
+from packhorse_services.console.upstream import cursor_of, each
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
 _ROWS = 200
 _COMMANDS = 1_000
+_MOST_PAGES = 20
+"""Pages of distributions that one page of ours looks through."""
 _JOB = re.compile(r"/jobs/(\d{1,19})/")
 _Word = Annotated[str, Query(max_length=200)]
 
@@ -39,33 +41,24 @@ class ActFilter(PageAddress):
     who: _Word = ""
     since: _Word = ""
     until: _Word = ""
+    cursor: Annotated[str, Query(max_length=1_000)] = ""
 
     def between(self) -> tuple[datetime | None, datetime | None]:
         """Return the bounds. Raises `ValueError`."""
         return utc_moment(self.since), utc_moment(self.until)
 
-    def takes(self, act: "Act", between: tuple[datetime | None, datetime | None]) -> bool:
+    def takes(self, act: Act, between: tuple[datetime | None, datetime | None]) -> bool:
         """Return whether an act is shown."""
         since, until = between
         during = (not since or act.at >= since) and (not until or act.at <= until)
         return during and self.who in ("", act.who)
 
+    def place(self) -> ActPlace | None:
+        """Return behind what the page begins; None at the newest. Raises `ValueError`."""
+        return ActPlace.of(self.cursor) if self.cursor else None
+
 
 Filter = Annotated[ActFilter, Depends()]
-
-
-@dataclass(frozen=True, slots=True)
-class Act:
-    """One act; `where` is the address that it came from, empty where only the log knows it."""
-
-    at: datetime
-    who: str
-    where: str
-    what: str
-    says: str
-    link: str
-    result: str
-    number: str
 
 
 @router.get("/audit")
@@ -73,9 +66,9 @@ async def show_acts(visit: PageVisit, requested: Filter) -> Response:
     """Show what people and programs did at the publisher, and what was tried in this console."""
     if isinstance(visit, Response):
         return visit
-    agent, wrong, acts, silent = visit.agent(requested.agent), "", list[Act](), list[str]()
+    agent, wrong, shown = visit.agent(requested.agent), "", ShownActs()
     try:
-        acts, silent = await _acts(visit, agent, requested)
+        shown = await _acts(visit, agent, requested)
     except (Invalid, ValueError) as error:
         wrong = str(error)
     return visit.page(
@@ -83,9 +76,7 @@ async def show_acts(visit: PageVisit, requested: Filter) -> Response:
         400 if wrong else 200,
         agent=agent,
         agents=visit.agents,
-        acts=acts[:_ROWS],
-        more=len(acts) > _ROWS,
-        silent=silent,
+        shown=shown,
         since=of(visit.request).audit.since.isoformat(),
         requested=requested,
         wrong=wrong,
@@ -93,24 +84,56 @@ async def show_acts(visit: PageVisit, requested: Filter) -> Response:
     )
 
 
-async def _acts(visit: Visit, agent: str, requested: ActFilter) -> tuple[list[Act], list[str]]:
-    between = requested.between()
-    client = visit.publisher(agent)
-    commands = (await client.get(with_query("/commands", limit=_COMMANDS)))["commands"]
-    user = given(user=requested.who or None)
-    sent, _ = await rows_between(client, with_query("/distributions", limit=100, **user), between)
-    kept = [
-        *(_command(agent, one) for one in commands),
-        *(_distribution(agent, one) for one in sent),
-    ]
+async def _acts(visit: Visit, agent: str, requested: ActFilter) -> ShownActs:
+    between, place = requested.between(), requested.place()
+    commands = await _commands(visit, agent, place)
+    sent = await _sent(visit, agent, requested, place)
+    kept = [act for read in (commands, sent) for act, _ in read.acts]
     lines: Sequence[AuditLine] = ()
     silent: list[str] = []
     if visit.rights.admin:
         lines = of(visit.request).audit.lines()
-        noted, silent = await _noted(visit, requested)
+        noted, silent = await _noted(visit, requested, place)
         kept += noted
     acts = [one for one in _with_lines(kept, lines) if requested.takes(one, between)]
-    return sorted(acts, key=lambda one: one.at, reverse=True), silent
+    begin = (place.at, place.number) if place else None
+    acts = [one for one in acts if begin is None or one.key < begin]
+    acts.sort(key=lambda one: one.key, reverse=True)
+    shown = cut(acts, _ROWS, [one.down_to for one in (commands, sent) if one.down_to])
+    if shown.last is None:
+        return replace(shown, silent=silent)
+    following = ActPlace(*shown.last, sent.cursor(shown), commands.cursor(shown)).cursor
+    return replace(shown, following=requested.url(cursor=following), silent=silent)
+
+
+async def _commands(visit: Visit, agent: str, place: ActPlace | None) -> ReadActs:
+    cursor = place.command if place else ""
+    path = with_query("/commands", limit=_COMMANDS, **given(cursor=cursor or None))
+    page = await visit.publisher(agent).get(path)
+    acts = [_command(agent, one) for one in page["commands"]]
+    before = [cursor, *(one.number for one in acts)]
+    down_to = acts[-1].at if acts and page["next"] else None
+    return ReadActs([*zip(acts, before, strict=False)], before[-1], down_to)
+
+
+async def _sent(visit: Visit, agent: str, requested: ActFilter, place: ActPlace | None) -> ReadActs:
+    between, client = requested.between(), visit.publisher(agent)
+    acts, cursor, taken = list[tuple[Act, str]](), place.sent if place else "", 0
+    for _ in range(_MOST_PAGES):
+        user = given(user=requested.who or None, cursor=cursor or None)
+        page = await client.get(with_query("/distributions", limit=100, **user))
+        found = [_distribution(agent, one) for one in page["distributions"]]
+        acts += [(act, cursor) for act in found]
+        taken += sum(requested.takes(act, between) for act in found)
+        following = cursor_of(page["next"])
+        is_past = bool(found and between[0] and found[-1].at < between[0])
+        if not following or is_past:
+            return ReadActs(acts, cursor, None)
+        cursor = following
+        if taken > _ROWS:
+            break
+    newest = place.at if place else datetime.now(UTC)
+    return ReadActs(acts, cursor, acts[-1][0].at if acts else newest)
 
 
 def _with_lines(kept: Sequence[Act], lines: Sequence[AuditLine]) -> list[Act]:
@@ -125,14 +148,17 @@ def _with_lines(kept: Sequence[Act], lines: Sequence[AuditLine]) -> list[Act]:
     ]
 
 
-async def _noted(visit: Visit, requested: ActFilter) -> tuple[list[Act], list[str]]:
+async def _noted(
+    visit: Visit, requested: ActFilter, place: ActPlace | None
+) -> tuple[list[Act], list[str]]:
     """Return writes of content and acts on jobs, and who does not answer.
 
     Two services may tell of one database: each act is there once.
     """
     since, until = requested.between()
+    until = min((one for one in (until, place and place.at) if one), default=None)
     query = given(caller=requested.who or None, since=_text(since), until=_text(until))
-    path, asked = with_query("/acts", limit=_ROWS, **query), visit.keeping_acts()
+    path, asked = with_query("/acts", limit=_ROWS + 1, **query), visit.keeping_acts()
 
     async def ask(name: str) -> list[Document]:
         kind, client, _ = asked[name]

@@ -39,6 +39,7 @@ class DistributionSearch(PageAddress):
 
     agent: _Word = ""
     path: _Text = ""
+    node: _Text = ""
     user: _Word = ""
     state: _Word = ""
     since: _Word = ""
@@ -114,6 +115,7 @@ async def _found(visit: Visit, requested: DistributionSearch) -> FoundDistributi
     client, url = visit.publisher(agent), visit.publisher_url(agent)
     path = _path(requested)
     filters = [f"--path-prefix={requested.path}"] if requested.path else []
+    filters += [f"--node={requested.node}"] if requested.node else []
     filters += [f"--user={requested.user}"] if requested.user else []
     filters += [f"--state={requested.state.lower()}"] if requested.state else []
     lines = [
@@ -151,6 +153,7 @@ async def rows_between(
 def _path(requested: DistributionSearch) -> str:
     filters = given(
         path_prefix=requested.path or None,
+        node=requested.node or None,
         user=requested.user or None,
         state=requested.state or None,
         cursor=requested.cursor or None,

@@ -1,6 +1,7 @@
 """The author's tree, reached by its database and its blob store."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import socket
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -8,9 +9,11 @@ from psycopg import Connection
 
 from packhorse.blobs.api import BlobMissing, BlobStore, binary_key
 from packhorse.blobs.digest import Verified
+from packhorse.bookkeeping.audit_rows import write_act_of
 from packhorse.content import tree
 from packhorse.content.node import Binary, Node
-from packhorse.db.metadata import EXPORTER, IMPORTER
+from packhorse.db.metadata import BOOKKEEPER, EXPORTER, IMPORTER
+from packhorse.db.roles import act_as
 from packhorse.jobs.content_changes.change import of_writing
 from packhorse.jobs.content_changes.recording import record_watched
 from packhorse.jobs.content_changes.watches import list_watches
@@ -90,6 +93,16 @@ class LocalTree:
                 made = [path for path in batch.folders if path not in present]
                 changes = [*of_writing(present, [*written, *made], (), {})]
                 record_watched(self._conn, watches, changes)
+                self._note(written, batch.folders)
+
+    def _note(self, files: Sequence[str], folders: Collection[str]) -> None:
+        """Write who has imported a batch, in its transaction: the login is all that is known."""
+        first = next(iter((*files, *folders)))
+        members = {"operation": "import", "method": "IMPORT", "object": f"/content{first}"[:500]}
+        members |= {"host": socket.gethostname()}
+        act_as(self._conn, BOOKKEEPER)
+        counts = {"files": len(files), "folders": len(folders)}
+        write_act_of(self._conn, self._conn.info.user, {**members, **counts})
 
     def existing(self, paths: Sequence[str]) -> Mapping[str, Node]:
         """Return those of the nodes that are there."""

@@ -18,7 +18,6 @@ logger = logging.getLogger(__name__)
 _BATCH = 1_000
 _KEEP_COMMANDS_S = 30 * 24 * 3600.0
 _KEEP_RELEASES_S = 30 * 24 * 3600.0
-_KEEP_SAMPLES_S = 25 * 3600.0
 
 
 class Housekeeping:
@@ -42,7 +41,7 @@ class Housekeeping:
         unused = self._repeat(lambda c: producers.forget(c, self._keep_producers_s, _BATCH))
         self._repeat(lambda c: commands.forget(c, _KEEP_COMMANDS_S, _BATCH))
         self._repeat(lambda c: release_rows.forget(c, _KEEP_RELEASES_S, _BATCH))
-        self._repeat(lambda c: sample_rows.forget(c, _KEEP_SAMPLES_S, _BATCH))
+        self._repeat(lambda c: sample_rows.forget(c, sample_rows.KEPT_S, _BATCH))
         oldest = self._journal.bounds(self._topic).oldest
         rows = self._repeat(lambda c: outbox_rows.forget_below(c, oldest, _BATCH))
         if keys or rows or unused:

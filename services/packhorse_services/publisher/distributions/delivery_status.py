@@ -17,6 +17,7 @@ from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import role_statement
 from packhorse.wire.messages import Status, SubscriberState, SubscriptionState
 from packhorse.wire.topics import PACKAGE_RETENTION_MS
+from packhorse_services.publisher.distributions.import_moments import imported_by
 from packhorse_services.publisher.outcomes.distribution_state import Reached, ReachedBy
 from packhorse_services.publisher.outcomes.status_watermark import StatusWatermark
 from packhorse_services.publisher.queues import known_subscribers
@@ -58,6 +59,8 @@ class DeliveryTo:
     next_attempt_ms: int = 0
     since_ms: int = 0
     """When it was done with it otherwise than by importing it, or blocked by it; 0: not known."""
+    imported_by_ms: int = 0
+    """When it was first seen that it had imported it; 0: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +140,19 @@ class DeliveryStatusQuery:
             await connection.execute(role_statement(BOOKKEEPER))
             outcomes = await self._outcomes(connection, package_id, offset)
             silent = await self._silent(connection, accepted_ms)
-        known_subscriptions = {**silent, **subscriptions}
-        parts = {
-            name: self._delivery(name, subscription, offset)
-            for name, subscription in known_subscriptions.items()
-        }
-        for name, outcome in outcomes.items():
-            part = parts.get(name)
-            parts[name] = outcome if part is None else replace(outcome, stale=part.stale)
+            parts = {
+                name: self._delivery(name, subscription, offset)
+                for name, subscription in {**silent, **subscriptions}.items()
+            }
+            for name, outcome in outcomes.items():
+                if not _has_it(outcome):
+                    part = parts.get(name)
+                    parts[name] = outcome if part is None else replace(outcome, stale=part.stale)
+            imported = [name for name in parts.keys() - outcomes if _has_it(parts[name])]
+            if offset is not None and imported:
+                at = await imported_by(connection, self._queues, offset, accepted_ms, imported)
+                for name in imported:
+                    parts[name] = replace(parts[name], imported_by_ms=at.get(name, 0))
         return [parts[name] for name in sorted(parts)]
 
     def live(self) -> dict[str, int]:
@@ -180,12 +188,15 @@ class DeliveryStatusQuery:
     async def _outcomes(
         self, connection: AsyncConnection, package_id: str, offset: int | None
     ) -> dict[str, DeliveryTo]:
-        """Return what is recorded of the package, whatever the log's offsets mean by now."""
+        """Return what is recorded of the package, whatever the log's offsets mean by now.
+
+        IMPORTED is the trace of what was taken back.
+        """
         rows = await connection.execute(
             """
             SELECT subscriber, status, attempts, reason,
                 (extract(epoch FROM decided_at) * 1000)::bigint FROM bookkeeping.outcome
-            WHERE agent = %s AND log_offset = %s AND status <> 'IMPORTED'
+            WHERE agent = %s AND log_offset = %s
             AND (package_id = %s OR (package_id = '' AND journal_id = %s))
             """,
             (self._queues.agent, offset, package_id, self._queues.feed.identity),
@@ -243,6 +254,10 @@ class DeliveryStatusQuery:
         return view is not None and view.head is not None and view.head.offset == offset
 
 
+def _has_it(part: DeliveryTo) -> bool:
+    return part.state is DeliveryState.IMPORTED
+
+
 def _silent_subscription(subscription: SubscriberState, was_before: bool) -> _Subscription:
     if was_before or subscription.state in (
         SubscriptionState.GAP,
@@ -273,6 +288,7 @@ def _why_it_stands(subscription: SubscriberState) -> str:
 
 
 _STATES = {
+    Status.IMPORTED.value: DeliveryState.IMPORTED,
     Status.REMOVED.value: DeliveryState.REMOVED,
     Status.REMOVED_FAILED.value: DeliveryState.REMOVED_FAILED,
     Status.SKIPPED.value: DeliveryState.SKIPPED,

@@ -16,7 +16,7 @@ from packhorse.content.node import is_within
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import role_statement
 from packhorse.runtime.cursors import foreign_cursor, read_cursor, write_cursor
-from packhorse.wire.messages import Action
+from packhorse.wire.messages import Action, PackageEntry
 from packhorse_services.publisher.distributions.delivery_status import Pool
 from packhorse_services.publisher.distributions.distribution_query import (
     Distribution,
@@ -48,6 +48,8 @@ class DistributionFilter:
 
     path_prefix: str | None = None
     """Any path or deep path that is this one or lies below it, on segment boundaries (R29)."""
+    node: str | None = None
+    """A path that a package names, or has in one of its subtrees."""
     action: Action | None = None
     user: str | None = None
     state: DistributionState | None = None
@@ -63,7 +65,12 @@ class DistributionFilter:
                 prefix is None
                 or any(is_within(path, prefix) for path in (*entry.paths, *entry.deep_paths))
             )
+            and (self.node is None or _has(entry, self.node))
         )
+
+
+def _has(entry: PackageEntry, node: str) -> bool:
+    return node in entry.paths or any(is_within(node, deep) for deep in entry.deep_paths)
 
 
 @dataclass(frozen=True, slots=True)

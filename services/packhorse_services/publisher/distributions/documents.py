@@ -60,4 +60,5 @@ def _delivery(one: DeliveryTo) -> DeliveryDocument:
         reason=one.reason,
         next_attempt_at=time_of(one.next_attempt_ms),
         since=time_of(one.since_ms),
+        imported_by=time_of(one.imported_by_ms),
     )

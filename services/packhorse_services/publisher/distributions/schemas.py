@@ -209,6 +209,12 @@ class DeliveryDocument(BaseModel):
         description="When it was REMOVED, REMOVED_FAILED, SKIPPED or DUPLICATE there; of RETRYING: "
         "since when it blocks. Null where no time is kept, as for IMPORTED",
     )
+    imported_by: datetime | None = Field(
+        default=None,
+        description="Of IMPORTED: the moment of the first look that found it imported, so it was "
+        "before. There is a look a minute, and one in ten counts from ten minutes after the "
+        "package was accepted; they are kept for 25 hours. Else null",
+    )
 
 
 class _Distributed(BaseModel):

@@ -253,12 +253,15 @@ async def _distribution_filter(
         ContentPath | None,
         Query(max_length=2048, description="With a path that is this one or lies below it"),
     ] = None,
+    node: Annotated[
+        ContentPath | None, Query(max_length=2048, description="That had it, named or below")
+    ] = None,
     action: Annotated[ActionName | None, Query(description="Of this action")] = None,
     user: Annotated[str | None, Query(max_length=200, description="Asked for by this one")] = None,
     state: Annotated[StateName | None, Query(description="In this state now")] = None,
 ) -> DistributionFilter:
     return DistributionFilter(
-        path_prefix, action and Action(action), user, state and DistributionState(state)
+        path_prefix, node, action and Action(action), user, state and DistributionState(state)
     )
 
 
@@ -278,6 +281,7 @@ async def list_distributions(
     if page.behind is not None:
         requested = {
             "path_prefix": wanted.path_prefix,
+            "node": wanted.node,
             "action": wanted.action and wanted.action.value,
             "user": wanted.user,
             "state": wanted.state and wanted.state.value,

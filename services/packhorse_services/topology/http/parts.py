@@ -35,6 +35,8 @@ class TopologyServices:
     feed: Feed
     clock: Clock
     connectors: States
+    note_act: Callable[[], None]
+    """Writes who has sent the present request, as a row of the audit."""
     cluster_view: Callable[[], ClusterViewDocument | None] | None = None
     votings: Votings | None = None
 

@@ -108,6 +108,7 @@ async def put_property(
     _refuse_reserved(name)
     if len(body.value.encode()) > LARGEST_VALUE:
         raise Problem(413, detail=f"a property's value has at most {LARGEST_VALUE} bytes of UTF-8")
+    await asyncio.to_thread(of(request).note_act)
     of(request).discovery.set_property(name, body.value)
     return PropertyDocument(name=name, value=body.value)
 
@@ -118,6 +119,7 @@ async def delete_property(request: Request, name: PropertyName, _caller: Admin) 
     _refuse_reserved(name)
     if not of(request).discovery.remove_property(name):
         raise Problem(404, detail=f"nobody has put the property {name} here")
+    await asyncio.to_thread(of(request).note_act)
 
 
 @router.get("/connectors", responses=documented(503))
@@ -138,7 +140,9 @@ async def list_votings(request: Request, _caller: Reader) -> VotingList:
 @router.post("/votings", status_code=202, response_class=Response, responses=documented(404, 503))
 async def start_voting(request: Request, _caller: Admin) -> None:
     """Begin a new voting with the next heartbeat, though the members are the same."""
-    await asyncio.to_thread(_votings(request).start_voting)
+    votings = _votings(request)
+    await asyncio.to_thread(of(request).note_act)
+    await asyncio.to_thread(votings.start_voting)
 
 
 def _votings(request: Request) -> Votings:

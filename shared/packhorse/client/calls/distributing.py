@@ -95,13 +95,17 @@ def distribution(distribution_id: str) -> Operation[Document]:
 def distributions(
     *,
     path_prefix: str | None = None,
+    node: str | None = None,
     action: str | None = None,
     user: str | None = None,
     state: str | None = None,
     limit: int = 100,
 ) -> Operation[list[Document]]:
-    """Return what was distributed, newest first, as long as the journal keeps it."""
-    filters = given(path_prefix=path_prefix, action=action, user=user, state=state)
+    """Return what was distributed, newest first, as long as the journal keeps it.
+
+    With a `node` packages that had it: by its path, or in a subtree.
+    """
+    filters = given(path_prefix=path_prefix, node=node, action=action, user=user, state=state)
     path = with_query("/distributions", **filters)
     found: list[Document] = (yield from gathered(path, "distributions", limit, _PAGE, "publisher"))[
         "distributions"

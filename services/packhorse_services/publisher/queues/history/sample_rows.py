@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from psycopg import AsyncConnection, Connection
 
+KEPT_S = 25 * 3600.0
+
 
 class QueueSample(NamedTuple):
     """Of one queue at a moment."""
@@ -20,6 +22,10 @@ class QueueSample(NamedTuple):
     """What is known, at least; None when nothing is."""
     rate: float | None
     """Packages a minute that left the queue since a minute ago; None when that is not known."""
+    settled: int = -1
+    """The offset up to which it is certain what the subscriber did; -1 when nothing is."""
+    started: int = -1
+    """The offset behind which it began."""
 
 
 class HistoryWindow(NamedTuple):
@@ -30,9 +36,10 @@ class HistoryWindow(NamedTuple):
 
 
 _WRITE = """
-    INSERT INTO bookkeeping.queue_sample (agent, sampled_at, subscribers, lags, lengths, rates)
+    INSERT INTO bookkeeping.queue_sample
+        (agent, sampled_at, subscribers, lags, lengths, rates, settled, started)
     VALUES (%s, date_trunc('minute', clock_timestamp()), %s::text[], %s::real[], %s::bigint[],
-        %s::real[])
+        %s::real[], %s::bigint[], %s::bigint[])
     ON CONFLICT DO NOTHING
 """
 
@@ -60,6 +67,21 @@ _READ_ONE = """
         AND sampled_at < %(since)s + make_interval(mins => %(minutes)s) AND place IS NOT NULL
     GROUP BY 1
 """
+
+_REACHED = """
+    SELECT one.name, (extract(epoch FROM min(taken_at)) * 1000)::bigint
+    FROM bookkeeping.queue_sample
+    CROSS JOIN unnest(subscribers, settled, started) AS one (name, reached, began)
+    WHERE agent = %(agent)s AND one.name = ANY(%(names)s)
+        AND sampled_at >= to_timestamp(%(since_s)s) - interval '1 minute'
+        AND sampled_at < to_timestamp(%(since_s)s) + make_interval(secs => %(within_s)s)
+        AND extract(minute FROM sampled_at)::int %% %(every)s = 0
+        AND taken_at > to_timestamp(%(since_s)s)
+        AND one.began < %(offset)s AND one.reached >= %(offset)s
+    GROUP BY one.name
+"""
+_LOOKED = ((600.0, 1), (KEPT_S, 10))
+"""Seconds since a package was accepted, and of how many samples one is looked at until then."""
 
 _FORGET = """
     DELETE FROM bookkeeping.queue_sample WHERE (agent, sampled_at) IN (
@@ -89,6 +111,25 @@ async def read_one(
     requested = await _requested(connection, agent, window)
     found = await connection.execute(_READ_ONE, {**requested, "subscriber": subscriber})
     return requested["since"], await found.fetchall()
+
+
+async def first_past(
+    connection: AsyncConnection, agent: str, offset: int, since_ms: float, names: Sequence[str]
+) -> dict[str, int]:
+    """Return when each of these was first seen to be done with the package at an offset.
+
+    In milliseconds, by the first sample that says it, so it was earlier; once the package is ten
+    minutes old one sample in ten is looked at. Without those of which none says it.
+    """
+    found: dict[str, int] = {}
+    for within_s, every in _LOOKED:
+        missing = [name for name in names if name not in found]
+        if missing:
+            asked = {"agent": agent, "offset": offset, "since_s": since_ms / 1000}
+            looked = {"within_s": within_s, "every": every, "names": missing}
+            rows = await connection.execute(_REACHED, {**asked, **looked})
+            found.update(await rows.fetchall())
+    return found
 
 
 async def _requested(

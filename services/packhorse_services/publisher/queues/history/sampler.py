@@ -61,7 +61,8 @@ def _sample(one: SubscriberQueue, before: _Tick, now: _Tick) -> QueueSample:
     known = one.length if one.length is not None else one.extent.at_least or None
     lag_s = None if one.lag_s is None else round(one.lag_s, 1)
     name = one.subscriber.name
-    return QueueSample(name, lag_s, known, _rate(before, now, name))
+    reached = one.subscription.settled_offset, one.subscription.started_offset
+    return QueueSample(name, lag_s, known, _rate(before, now, name), *reached)
 
 
 def _rate(before: _Tick, now: _Tick, subscriber: str) -> float | None:
