@@ -1,10 +1,9 @@
 """The audit finds each path that is not as it must be, and names the package."""
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,14 @@ from packhorse.db.connect import connect
 from packhorse.packages.apply import apply
 from packhorse.packages.path_filter import EVERYTHING, PathFilter
 from packhorse.wire.package_codec import decode_package
+from packhorse_services.pipeline.audit.archive_end import ArchiveEnd
 from packhorse_services.pipeline.audit.comparison import differing
 from packhorse_services.pipeline.audit.expected import Expectations
 from packhorse_services.pipeline.audit.outcome import Audited, ExitCode, exit_code
-from packhorse_services.pipeline.audit.repository import Repository
 from packhorse_services.pipeline.audit.task import FINDINGS, Audit
 from packhorse_services.pipeline.snapshot.task import SnapshotRequest, make_snapshot
 from packhorse_services.pipeline.storage.location import Location
+from tests.harness.clock import ManualClock
 from tests.harness.feed import page
 from tests.harness.history import JOURNAL, History, archive, statuses
 from tests.harness.postgres import Databases
@@ -46,6 +46,7 @@ class Site:
     urls: dict[str, str]
     connections: ExitStack
     folds: int = 0
+    clock: ManualClock = field(default_factory=ManualClock)
 
     def subscriber(
         self,
@@ -84,10 +85,11 @@ class Site:
             )
         return connection
 
-    def audit(self, *names: str, path: str = "/", limit: int = 100) -> list[Audited]:
-        expectations = Expectations(
-            self.spark, self.location, str(self.history.bodies.root), since_start=False
-        )
+    def audit(
+        self, *names: str, path: str = "/", limit: int = 100, wait: float = 0.0
+    ) -> list[Audited]:
+        end = ArchiveEnd(self.spark, self.location, wait, self.clock)
+        expectations = Expectations(end, str(self.history.bodies.root), since_start=False)
         run = Audit(self.spark, self.location, f"audit-{len(self.urls)}", expectations, path, limit)
         with closing(expectations):
             audited = run.all({name: self.urls[name] for name in names})
@@ -266,29 +268,3 @@ def test_what_cant_be_compared_is_said(site: Site) -> None:
         assert f"no URL of the database of subscriber {one.subscriber}" in one.problem
         assert "secret" not in one.problem
     assert json.dumps([one.as_json() for one in (ahead_, new, other_)])
-
-
-def test_an_import_goes_on_during_an_audit_and_is_not_seen_by_it(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    importer = site.subscriber("busy")
-    importer.execute("SET lock_timeout = '2s'")
-    hashes, imported = Repository.hashes, threading.Event()
-
-    def during(*arguments: object) -> object:
-        with importer.transaction():
-            importer.execute("SET LOCAL ROLE packhorse_importer")
-            importer.execute("DELETE FROM content.node WHERE path >= '/deep'")
-        imported.set()
-        return hashes(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Repository, "hashes", during)
-    [audited] = site.audit("busy")
-    assert imported.is_set()
-    assert reported(audited) == set()
-    monkeypatch.undo()
-    [audited] = site.audit("busy", path="/deep", limit=1)
-    assert audited.counts == {"missing": 3, "extra": 0, "different": 0, "undecided": 0}
-    assert len(audited.findings) == 1
-    [audited] = site.audit("busy", path="/a")
-    assert reported(audited) == set()

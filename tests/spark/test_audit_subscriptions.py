@@ -13,6 +13,7 @@ from packhorse.db.connect import connect
 from packhorse.packages.apply import apply
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.wire.package_codec import decode_package
+from packhorse_services.pipeline.audit.archive_end import ArchiveEnd
 from packhorse_services.pipeline.audit.expected import Expectations
 from packhorse_services.pipeline.audit.outcome import Audited
 from packhorse_services.pipeline.audit.task import Audit
@@ -71,9 +72,8 @@ class Site:
         return make_snapshot(self.spark, self.location, blobs_url, request).snapshot
 
     def audit(self, run: str, *, since_start: bool = False) -> Audited:
-        expectations = Expectations(
-            self.spark, self.location, str(self.history.bodies.root), since_start=since_start
-        )
+        end, blobs = ArchiveEnd(self.spark, self.location), str(self.history.bodies.root)
+        expectations = Expectations(end, blobs, since_start=since_start)
         with closing(expectations):
             return Audit(self.spark, self.location, run, expectations).one("sub", self.url)
 

@@ -38,6 +38,12 @@ class AuditOptions:
             "--since-start", help="Of subscriptions that began late, expect only what followed."
         ),
     ] = False
+    wait: Annotated[
+        float,
+        typer.Option(
+            "--wait", min=0, max=3600, help="Seconds to wait for the archive, for each subscriber."
+        ),
+    ] = 60.0
     limit: Annotated[int, typer.Option("--limit", min=0, help="Paths shown of each one.")] = 100
 
 
@@ -106,6 +112,7 @@ def _audited(
     settings: Settings, databases: dict[str, str], run: str, options: AuditOptions
 ) -> tuple[list[Audited], list[str]]:
     """Return what was found and, unless it was for some only, who is live without a database."""
+    from packhorse_services.pipeline.audit.archive_end import ArchiveEnd
     from packhorse_services.pipeline.audit.expected import Expectations
     from packhorse_services.pipeline.audit.task import Audit
     from packhorse_services.pipeline.audit.unaudited import unaudited
@@ -115,7 +122,11 @@ def _audited(
     with (
         running_spark(settings, location, "audit") as spark,
         closing(
-            Expectations(spark, location, settings.blobs_url, since_start=options.since_start)
+            Expectations(
+                ArchiveEnd(spark, location, options.wait),
+                settings.blobs_url,
+                since_start=options.since_start,
+            )
         ) as expectations,
     ):
         known = settings.subscriber_databases.keys()

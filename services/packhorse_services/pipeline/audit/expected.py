@@ -6,35 +6,32 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from packhorse.blobs.open import open_blobs
 from packhorse.snapshots.snapshot import left_out
+from packhorse_services.pipeline.audit.archive_end import ArchiveEnd
 from packhorse_services.pipeline.audit.joining import SubscriberStart, joining
 from packhorse_services.pipeline.audit.subscriber_state import Situation
 from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.bases import AddedSubscription, Start
 from packhorse_services.pipeline.history.beginning import BaseRules, Beginning, beginning, named_for
-from packhorse_services.pipeline.history.content import ContentHistory, base_writes
+from packhorse_services.pipeline.history.content import ContentHistory
 from packhorse_services.pipeline.history.decoding import CLEAR
 from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import fold
+from packhorse_services.pipeline.history.node_lists import base_writes
 from packhorse_services.pipeline.history.packages import Packages
 from packhorse_services.pipeline.history.read import (
     PackageSelection,
-    archived,
-    bronze_version,
     counted,
     package_records,
     removed_by,
-    with_headers,
 )
-from packhorse_services.pipeline.history.target import HistoryTarget, nothing_archived
-from packhorse_services.pipeline.storage import schemas, tables
-from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.history.target import HistoryTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +148,9 @@ class Expected:
 class Expectations:
     """Makes and keeps expected contents; subscribers in the same situation share one."""
 
-    def __init__(
-        self, spark: SparkSession, location: Location, blobs_url: str, *, since_start: bool
-    ) -> None:
-        self._spark, self._location, self._blobs_url = spark, location, blobs_url
-        self._since_start = since_start
+    def __init__(self, end: ArchiveEnd, blobs_url: str, *, since_start: bool) -> None:
+        self._spark, self._location, self._blobs_url = end.spark, end.location, blobs_url
+        self._end, self._since_start = end, since_start
         self._kept: OrderedDict[object, tuple[Expected, ExitStack]] = OrderedDict()
         self.folds = 0
 
@@ -167,7 +162,7 @@ class Expectations:
         """
         began = self._joining(subscriber, situation)
         removed = tuple(self._removed(subscriber, situation))
-        newest = self._newest(situation)
+        newest = self._end.reached(situation)
         named = named_for(self._records(situation, newest.version), subscriber)
         case = Case(situation, removed, began.start, named, self._since_start)
         if case.key not in self._kept:
@@ -274,25 +269,3 @@ class Expectations:
                 f"{lowest}; audit it when it has caught up"
             )
         return begin
-
-    def _newest(self, situation: Situation) -> HistoryTarget:
-        """Return where the furthest subscription is. Raises `TaskRefused` if it is not archived."""
-        version = bronze_version(self._location)
-        records = package_records(self._spark, self._location, situation.journal_id, version)
-        [row] = records.agg(f.max("offset").alias("last")).collect()
-        if row["last"] is None:
-            every = archived(self._spark, self._location, tables.BRONZE, schemas.BRONZE, version)
-            if with_headers(every).isEmpty():
-                raise TaskRefused(nothing_archived(self._location))
-            raise TaskRefused(
-                f"the archive has nothing of its journal {situation.journal_id}; it follows "
-                "another one (JOURNAL_MISMATCH), or the archive has not begun"
-            )
-        if situation.highest > row["last"]:
-            raise TaskRefused(
-                f"it is at offset {situation.highest}, ahead of the archive, which ends at "
-                f"{row['last']}; run packhorse-pipeline archive first"
-            )
-        return HistoryTarget(
-            situation.journal_id, tuple(situation.agents), situation.highest, "", version
-        )

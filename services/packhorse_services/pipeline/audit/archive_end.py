@@ -1,0 +1,85 @@
+"""Whether the archive has what a subscriber has imported, and waiting until it has."""
+
+import threading
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from packhorse.clock import Clock, SystemClock
+from packhorse_services.pipeline.audit.subscriber_state import Situation
+from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.history.read import (
+    archived,
+    bronze_version,
+    package_records,
+    with_headers,
+)
+from packhorse_services.pipeline.history.target import HistoryTarget, nothing_archived
+from packhorse_services.pipeline.storage import schemas, tables
+from packhorse_services.pipeline.storage.location import Location
+
+_LOOK_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveEnd:
+    """The end of the archive, to which a subscriber in use is always a little ahead."""
+
+    spark: SparkSession
+    location: Location
+    wait_s: float = 0.0
+    """How long a package that a subscriber has imported may take to come into the archive."""
+    clock: Clock = field(default_factory=SystemClock)
+
+    def reached(self, situation: Situation) -> HistoryTarget:
+        """Return where the furthest subscription is, once that is archived.
+
+        Raises `TaskRefused` when it still is not after `wait_s`, or the archive has nothing of the
+        subscriber's journal.
+        """
+        version = bronze_version(self.location)
+        if not self._has(situation, version):
+            self._require_journal(situation, version)
+            version = self._awaited(situation, version)
+        agents = tuple(situation.agents)
+        return HistoryTarget(situation.journal_id, agents, situation.highest, "", version)
+
+    def _awaited(self, situation: Situation, seen: int) -> int:
+        until = self.clock.monotonic() + self.wait_s
+        while True:
+            newest = bronze_version(self.location)
+            if newest != seen and self._has(situation, newest):
+                return newest
+            if self.clock.monotonic() >= until:
+                raise TaskRefused(self._behind(situation, newest))
+            seen = newest
+            self.clock.wait(threading.Event(), _LOOK_S)
+
+    def _has(self, situation: Situation, version: int) -> bool:
+        """Return whether the archive reaches that far; files of what came before stay closed."""
+        records = self._records(situation, version)
+        return not records.where(f.col("offset") >= situation.highest).isEmpty()
+
+    def _require_journal(self, situation: Situation, version: int) -> None:
+        if not self._records(situation, version).isEmpty():
+            return
+        every = archived(self.spark, self.location, tables.BRONZE, schemas.BRONZE, version)
+        if with_headers(every).isEmpty():
+            raise TaskRefused(nothing_archived(self.location))
+        raise TaskRefused(
+            f"the archive has nothing of its journal {situation.journal_id}; it follows "
+            "another one (JOURNAL_MISMATCH), or the archive has not begun"
+        )
+
+    def _behind(self, situation: Situation, version: int) -> str:
+        records = self._records(situation, version)
+        [row] = records.agg(f.max("offset").alias("last")).collect()
+        return (
+            f"it is at offset {situation.highest}, ahead of the archive, which ends at "
+            f"{row['last']}; run packhorse-pipeline archive first, or beside the audit with "
+            "--continuous, or let the audit --wait for longer than an archive takes to come"
+        )
+
+    def _records(self, situation: Situation, version: int) -> DataFrame:
+        return package_records(self.spark, self.location, situation.journal_id, version)
