@@ -11,10 +11,11 @@ from packhorse.blobs.open import open_blobs
 from packhorse.content.rows import node_of
 from packhorse.snapshots.snapshot import new_id
 from packhorse_services.pipeline.engine.kept import kept
-from packhorse_services.pipeline.history.content import ContentHistory, base_writes
+from packhorse_services.pipeline.history.content import ContentHistory
 from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import fold, hash_of
+from packhorse_services.pipeline.history.node_lists import base_writes
 from packhorse_services.pipeline.storage import schemas
 from tests.harness.feed import page
 from tests.harness.history import History, content_of, packages_of

@@ -20,10 +20,11 @@ from packhorse.wire.package_codec import AGENT_HEADER, decode_package
 from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history import fold as fold_module
-from packhorse_services.pipeline.history.content import ContentHistory, base_writes
+from packhorse_services.pipeline.history.content import ContentHistory
 from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import fold
+from packhorse_services.pipeline.history.node_lists import base_writes
 from packhorse_services.pipeline.storage import schemas
 from tests.harness.feed import page
 from tests.harness.history import History, below, content_of, folded, imported, packages_of

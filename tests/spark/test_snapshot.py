@@ -14,7 +14,7 @@ from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.content.node import Node
 from packhorse.snapshots.parts import read_part
-from packhorse.snapshots.snapshot import ContentSnapshot, ReportedState, new_id, part_key
+from packhorse.snapshots.snapshot import ContentSnapshot, ReportedState, is_part, new_id, part_key
 from packhorse.snapshots.store import all_of, remove
 from packhorse_services.pipeline.errors import TablesUnusable, TaskRefused
 from packhorse_services.pipeline.snapshot import task
@@ -65,7 +65,7 @@ class Site:
         return {node.path: plain(node) for node in nodes}
 
     def parts(self) -> list[str]:
-        return [one.key for one in self.blobs.list("snapshots/") if "manifest" not in one.key]
+        return [one.key for one in self.blobs.list("snapshots/") if is_part(one.key)]
 
 
 @pytest.fixture

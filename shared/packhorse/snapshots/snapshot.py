@@ -1,7 +1,9 @@
 """What a snapshot is, and the keys under which its files lie in the blob store.
 
 Parts `snapshots/<2 hex>/<id>-<5 digits>` hold nodes; the manifest, written last, makes them a
-snapshot: `snapshots/00/manifest-<offset, 20 digits>-<id>`. An id can't begin as a manifest does.
+snapshot: `snapshots/00/manifest-<offset, 20 digits>-<id>`. What the pipeline knows of a part's
+nodes lies under `snapshots/<2 hex>/nodes-<the part's sha256>`: who loads a snapshot has no need of
+it. An id can't begin as a manifest or such a list does.
 """
 
 import hashlib
@@ -20,6 +22,7 @@ MAX_PARTS = 100_000
 MANIFESTS = "snapshots/00/manifest-"
 """What the key of every manifest begins with, and no part's."""
 
+_LIST = "nodes-"
 _ID = re.compile(r"[0-9a-f]{16,64}")
 _SHARDS = 256
 _MOST = 2**63 - 1
@@ -111,6 +114,16 @@ def part_key(snapshot_id: str, part: int) -> str:
     if not 0 <= part < MAX_PARTS:
         raise InvalidSnapshot(f"a snapshot has no part {part}; numbers are 0 to {MAX_PARTS - 1}")
     return f"snapshots/{part % _SHARDS:02x}/{snapshot_id}-{part:05d}"
+
+
+def node_list_key(part: Part) -> str:
+    """Return where the list of a part's nodes lies: equal parts have one."""
+    return f"snapshots/{part.sha256[:2]}/{_LIST}{part.sha256}"
+
+
+def is_part(key: str) -> bool:
+    """Return whether a key below `snapshots/` is a part's."""
+    return not key.startswith(MANIFESTS) and not key.rpartition("/")[2].startswith(_LIST)
 
 
 def manifest_key(snapshot: ContentSnapshot) -> str:

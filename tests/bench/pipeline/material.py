@@ -5,11 +5,12 @@ import json
 import random
 import uuid
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 
 import psycopg
 
+from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.content.node import Node
 from packhorse.messaging.api import Appended, Journal, Outgoing
@@ -35,15 +36,15 @@ def page(number: int, texts: list[str]) -> Node:
     return Node(path, "page", json.dumps({"n": number, "text": text}))
 
 
-def texts() -> list[str]:
-    """Return texts that compress like images do: hardly."""
+def texts(size: int = _TEXT_BYTES) -> list[str]:
+    """Return texts of so many bytes that compress like images do: hardly."""
     source = random.Random(1)
-    return [base64.b64encode(source.randbytes(_TEXT_BYTES)).decode() for _ in range(_TEXTS)]
+    return [base64.b64encode(source.randbytes(size)).decode() for _ in range(_TEXTS)]
 
 
-def fill_tree(url: str, count: int) -> None:
+def fill_tree(url: str, count: int, given: list[str] | None = None) -> None:
     """Make a repository of `count` pages and their folders, as the packages of `feed` would."""
-    given = texts()
+    given = given or texts()
     with psycopg.connect(url) as connection, connection.cursor() as cursor:
         columns = "(path, type, properties, binaries)"
         with cursor.copy(f"COPY content.node {columns} FROM STDIN") as copy:
@@ -57,11 +58,16 @@ def fill_tree(url: str, count: int) -> None:
         cursor.execute("ANALYZE content.node")
 
 
-def feed(journal: Journal, blobs_folder: str, count: int) -> None:
+def feed(journal: Journal, blobs_folder: str, count: int, given: list[str] | None = None) -> None:
     """Append a package for each page, from the log's first offset on."""
     journal.create_topics(standard_topics(TOPICS))
+    append_all(journal, _packages(blobs_folder, count, given or texts()))
+
+
+def append_all(journal: Journal, packages: Iterable[Outgoing]) -> None:
+    """Append packages, many at a time."""
     pending: deque[Future[Appended]] = deque()
-    for outgoing in _packages(blobs_folder, count):
+    for outgoing in packages:
         pending.append(journal.append(TOPICS.package, outgoing))
         if len(pending) >= _IN_FLIGHT:
             pending.popleft().result()
@@ -69,15 +75,19 @@ def feed(journal: Journal, blobs_folder: str, count: int) -> None:
         future.result()
 
 
-def _packages(blobs_folder: str, count: int) -> Iterator[Outgoing]:
-    given, blobs, producer = texts(), open_blobs(blobs_folder), str(uuid.uuid4())
+def _packages(blobs_folder: str, count: int, given: list[str]) -> Iterator[Outgoing]:
+    blobs, producer = open_blobs(blobs_folder), str(uuid.uuid4())
     for number in range(count):
-        node = page(number, given)
-        package_id = f"dstrpck-{1_700_000_000_000 + number}-{number:016x}"
-        packed = pack([node], package_id, blobs)
-        entry = PackageEntry(
-            package_id, AGENT, Action.ADD, (node.path,), (), "bench", producer, 1, number,
-            packed.length, packed.node_count, 1_700_000_000_000 + number,
-        )  # fmt: skip
-        encoded = encode_package(PackageMessage(entry, packed.body))
-        yield Outgoing(encoded.value, dict(encoded.headers))
+        yield package_of(page(number, given), number, producer, number, blobs)
+
+
+def package_of(node: Node, number: int, producer: str, sequence: int, blobs: BlobStore) -> Outgoing:
+    """Return the package of one page; `number` makes its id."""
+    package_id = f"dstrpck-{1_700_000_000_000 + number}-{number:016x}"
+    packed = pack([node], package_id, blobs)
+    entry = PackageEntry(
+        package_id, AGENT, Action.ADD, (node.path,), (), "bench", producer, 1, sequence,
+        packed.length, packed.node_count, 1_700_000_000_000 + number,
+    )  # fmt: skip
+    encoded = encode_package(PackageMessage(entry, packed.body))
+    return Outgoing(encoded.value, dict(encoded.headers))

@@ -1,6 +1,5 @@
 """The content at a point of the history, folded from the archive and the newest usable base."""
 
-import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -11,16 +10,15 @@ from pyspark.sql import functions as f
 
 from packhorse.blobs.api import binary_key
 from packhorse.blobs.open import open_blobs
-from packhorse.content.node import ROOT, Node, is_within
+from packhorse.content.node import ROOT
 from packhorse.content.rows import parse_binaries
-from packhorse.snapshots.parts import read_part
-from packhorse.snapshots.snapshot import ContentSnapshot, left_out
+from packhorse.snapshots.snapshot import left_out
 from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.history.beginning import BaseRules, Beginning, beginning
-from packhorse_services.pipeline.history.decoding import binaries_text
 from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts, characters_of
-from packhorse_services.pipeline.history.fold import fold, hash_of
+from packhorse_services.pipeline.history.fold import fold
+from packhorse_services.pipeline.history.node_lists import base_writes
 from packhorse_services.pipeline.history.read import (
     PackageSelection,
     counted,
@@ -50,13 +48,6 @@ def placed(winners: DataFrame, partitions: int) -> DataFrame:
 def in_path_order(content: DataFrame, partitions: int) -> DataFrame:
     """Return content in path order, within and across the partitions that each node names."""
     return content.repartitionById(partitions, "partition").sortWithinPartitions("path")
-
-
-_BASE = "path string, position int, size bigint, hash bigint"
-_BATCH_ROWS = 4_000
-_ARROW = pa.schema(
-    [("path", pa.string()), ("position", pa.int32()), ("size", pa.int64()), ("hash", pa.int64())]
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,24 +124,6 @@ def content_at(
             yield content, replace(begin, left_out=left_out(absent))
 
 
-def base_writes(
-    spark: SparkSession, snapshot: ContentSnapshot, blobs_url: str, within: str = ROOT
-) -> DataFrame:
-    """Return path, position (which part has it), size and hash of the nodes of a snapshot.
-
-    A task reads and verifies each part.
-    """
-    held = snapshot.parts
-
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with closing(open_blobs(blobs_url)) as blobs:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    yield from _batches(number, read_part(held[number], blobs), within)
-
-    return spark.range(0, len(held), 1, max(1, len(held))).mapInArrow(read, _BASE)
-
-
 def _absent(
     spark: SparkSession, location: Location, target: HistoryTarget, choice: Choice
 ) -> tuple[int, ...]:
@@ -167,20 +140,6 @@ def _absent(
 def _is_within(path: str) -> Column:
     below = ROOT if path == ROOT else f"{path}/"
     return (f.col("path") == path) | f.col("path").startswith(below)
-
-
-def _batches(part: int, nodes: Iterable[Node], within: str) -> Iterator[pa.RecordBatch]:
-    rows = (_row(part, node) for node in nodes if is_within(node.path, within))
-    while some := list(itertools.islice(rows, _BATCH_ROWS)):
-        columns = zip(zip(*some, strict=True), _ARROW, strict=True)
-        arrays = [pa.array(column, one.type) for column, one in columns]
-        yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
-
-
-def _row(part: int, node: Node) -> tuple[str, int, int, int]:
-    binaries = binaries_text(node.binaries)
-    size = len(node.path) + len(node.properties) + len(binaries)
-    return node.path, part, size, hash_of(node.path, node.type, node.properties, binaries)
 
 
 _MISSING = "digest string, path string"

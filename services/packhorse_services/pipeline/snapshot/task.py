@@ -12,9 +12,12 @@ from packhorse.snapshots.snapshot import (
     MANIFESTS,
     AppliedSequence,
     ContentSnapshot,
+    Part,
     ReportedState,
+    is_part,
     left_out,
     new_id,
+    node_list_key,
 )
 from packhorse.snapshots.store import all_of, publish, remove
 from packhorse_services.pipeline.engine.spark_errors import translated
@@ -28,6 +31,7 @@ from packhorse_services.pipeline.history.content import (
 )
 from packhorse_services.pipeline.history.read import numbers_up_to, package_records
 from packhorse_services.pipeline.history.target import HistoryTarget, target
+from packhorse_services.pipeline.snapshot.continuing import ContinuedSnapshot
 from packhorse_services.pipeline.snapshot.reported_state import heard, require_heard_of
 from packhorse_services.pipeline.snapshot.writing import PART_CHARACTERS, write_parts
 from packhorse_services.pipeline.storage.location import Location
@@ -41,18 +45,21 @@ _ALL = "snapshots/"
 def remove_leftovers(blobs: BlobStore, older_than_ms: int = LEFTOVER_MS) -> int:
     """Remove the parts that no manifest will ever name, and return how many those were.
 
-    A part is kept as long as there is a manifest of its snapshot, whether it can be read or not.
-    Ages are by the store's own clock (R28).
+    A part is kept as long as there is a manifest of its snapshot, whether it can be read or not;
+    the list of its nodes, as long as a manifest that can be read names the part. Ages are by the
+    store's own clock (R28).
     """
     latest = blobs.now_ms() - older_than_ms
     known = {blob.key.rpartition("-")[2] for blob in blobs.list(MANIFESTS)}
+    lists = {node_list_key(part) for snapshot in all_of(blobs) for part in snapshot.parts}
     removed = 0
     for blob in blobs.list(_ALL):
         snapshot_id = blob.key.rpartition("/")[2].partition("-")[0]
-        if blob.key.startswith(MANIFESTS) or snapshot_id in known or blob.modified_ms > latest:
+        if blob.modified_ms > latest or blob.key.startswith(MANIFESTS):
             continue
-        blobs.delete(blob.key)
-        removed += 1
+        if snapshot_id not in known and blob.key not in lists:
+            blobs.delete(blob.key)
+            removed += is_part(blob.key)
     return removed
 
 
@@ -186,7 +193,7 @@ class _Run:
         reported: tuple[ReportedState, ...],
     ) -> ContentSnapshot:
         snapshot_id = new_id()
-        parts = write_parts(content, snapshot_id, self.blobs_url, self.request.part_characters)
+        parts = self._parts(content, begin.base, snapshot_id)
         return ContentSnapshot(
             id=snapshot_id,
             made_ms=self.blobs.now_ms(),
@@ -201,6 +208,15 @@ class _Run:
             told=reported,
             left_out=begin.left_out,
         )
+
+    def _parts(
+        self, content: ContentHistory, base: ContentSnapshot | None, snapshot_id: str
+    ) -> list[Part]:
+        size, parts = self.request.part_characters, None
+        if base is not None and base.nodes:
+            going_on = ContinuedSnapshot(snapshot_id, base, self.blobs_url, size)
+            parts = going_on.write(content, content.winners.count())
+        return write_parts(content, snapshot_id, self.blobs_url, size) if parts is None else parts
 
 
 def _require_binaries(content: DataFrame, blobs_url: str) -> None:

@@ -1,20 +1,22 @@
 """Folded content to the parts of a snapshot, in path order, each of bounded size."""
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import astuple
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
 
+from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
-from packhorse.content.node import Node
 from packhorse.content.rows import node_of
 from packhorse.snapshots.parts import write_part
 from packhorse.snapshots.snapshot import MAX_PARTS, Part, part_key
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.content import PARTITION_CHARACTERS, ContentHistory
+from packhorse_services.pipeline.history.node_lists import ListedNode, NodeList, measured
 
 PART_CHARACTERS = PARTITION_CHARACTERS
 """What a part holds about; a subscriber reads one after the other, in constant memory."""
@@ -29,7 +31,7 @@ _PARTS = pa.schema(
         ("nodes", pa.int64()),
     ]
 )
-_DDL = (
+_PARTS_DDL = (
     "number bigint, key string, sha256 string, length bigint, content_length bigint, nodes bigint"
 )
 
@@ -53,25 +55,51 @@ def write_parts(
         first = (context.partitionId() if context else 0) * each
         with closing(open_blobs(blobs_url)) as blobs:
             for at, run in enumerate(runs(_nodes(batches), part_characters)):
-                if at == each:
-                    raise TaskRefused("the content is larger than a snapshot may be")
-                part = write_part(run, part_key(snapshot_id, first + at), blobs)
-                row = dict(zip(_PARTS.names, (first + at, *astuple(part)), strict=True))
-                yield pa.RecordBatch.from_pylist([row], _PARTS)
+                yield stored(run, snapshot_id, first + fitting(at, each), blobs)
 
     nodes = ordered.select("path", "type", "properties", "binaries")
-    rows = nodes.mapInArrow(write, _DDL).collect()  # what the manifest will hold
-    return [Part(*row[1:]) for row in sorted(rows)]
+    return [part for _, part in sorted(parts_of(nodes, write), key=lambda one: one[0])]
 
 
-def runs(nodes: Iterable[Node], characters: int) -> Iterator[Iterator[Node]]:
+Writing = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def parts_of(rows: DataFrame, write: Writing) -> list[tuple[int, Part]]:
+    """Return the parts that tasks write from rows, and their numbers: what a manifest holds."""
+    return [(row[0], Part(*row[1:])) for row in rows.mapInArrow(write, _PARTS_DDL).collect()]
+
+
+def fitting(at: int, each: int) -> int:
+    """Return the number of a part of a partition. Raises `TaskRefused` when it has too many."""
+    if at >= each:
+        raise TaskRefused("the content is larger than a snapshot may be")
+    return at
+
+
+def stored(
+    nodes: Iterable[ListedNode], snapshot_id: str, number: int, blobs: BlobStore
+) -> pa.RecordBatch:
+    """Store a part and the list of its nodes, and return it as a row."""
+    noted = NodeList()
+    part = write_part(noted.noted(nodes), part_key(snapshot_id, number), blobs)
+    noted.store(part, blobs)
+    return row_of(number, part)
+
+
+def row_of(number: int, part: Part) -> pa.RecordBatch:
+    """Return what a task says of a part."""
+    row = dict(zip(_PARTS.names, (number, *astuple(part)), strict=True))
+    return pa.RecordBatch.from_pylist([row], _PARTS)
+
+
+def runs(nodes: Iterable[ListedNode], characters: int) -> Iterator[Iterator[ListedNode]]:
     """Cut nodes into runs of about that size, each to be taken before the next."""
     rest = iter(nodes)
     for first in rest:
         yield _up_to(itertools.chain([first], rest), characters)
 
 
-def _up_to(nodes: Iterator[Node], characters: int) -> Iterator[Node]:
+def _up_to(nodes: Iterator[ListedNode], characters: int) -> Iterator[ListedNode]:
     size = 0
     for node in nodes:
         yield node
@@ -80,7 +108,7 @@ def _up_to(nodes: Iterator[Node], characters: int) -> Iterator[Node]:
             return
 
 
-def _nodes(batches: Iterable[pa.RecordBatch]) -> Iterator[Node]:
+def _nodes(batches: Iterable[pa.RecordBatch]) -> Iterator[ListedNode]:
     for batch in batches:
         columns = (column.to_pylist() for column in batch.columns)
-        yield from map(node_of, zip(*columns, strict=True))
+        yield from map(measured, map(node_of, zip(*columns, strict=True)))

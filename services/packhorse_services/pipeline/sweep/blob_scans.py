@@ -11,12 +11,12 @@ from packhorse.errors import PackhorseError, Permanent
 from packhorse.packages.compression import decompress_up_to
 from packhorse.packages.format import read_nodes
 from packhorse.packages.limits import LIMITS, PackageRefused
+from packhorse.snapshots.snapshot import is_part
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.sweep.work import FindingKind, Found, once, references
 
 Shards = Sequence[str]
 PACKAGES, PARTS = "packages", "snapshots"
-_MANIFESTS = f"{PARTS}/00/manifest-"
 
 
 def shard_groups(parts: int) -> list[list[str]]:
@@ -55,7 +55,7 @@ class StoredBodies:
         with closing(open_blobs(self.blobs_url)) as blobs:
             for shard in shards:
                 for blob in blobs.list(f"{self.kind}/{shard}/"):
-                    if not blob.key.startswith(_MANIFESTS):
+                    if self.kind == PACKAGES or is_part(blob.key):
                         yield from once(self._inside(blob.key, blobs))
 
     def _inside(self, key: str, blobs: BlobStore) -> Iterator[Found]:

@@ -1,0 +1,132 @@
+"""Snapshots that go on from one another: what has changed is merged in, the rest is copied."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from packhorse.snapshots.snapshot import ContentSnapshot, node_list_key
+from packhorse_services.pipeline.errors import TaskFailed
+from packhorse_services.pipeline.history.node_lists import base_writes, list_of
+from packhorse_services.pipeline.snapshot.task import remove_leftovers
+from tests.harness.feed import page
+from tests.spark.test_snapshot import Site
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("several_partitions")]
+
+PART = 200
+"""Characters of a part: a handful of nodes."""
+
+
+@pytest.fixture
+def site(spark: SparkSession, tmp_path: Path) -> Iterator[Site]:
+    site = Site(spark, tmp_path)
+    yield site
+    site.blobs.close()
+
+
+def some_day(site: Site, random_: random.Random) -> None:
+    """Change some of the site: pages, subtrees that go or are replaced, parts of subtrees."""
+    for _ in range(random_.randint(3, 6)):
+        top, version = f"/s/{random_.choice('abcé')}", random_.randint(2, 99)
+        paths = [f"{top}/{name}" for name in random_.sample("0123456789", 3)]
+        pages = [page(path, version) for path in sorted(paths)]
+        kind = random_.choice(("pages", "below", "delete", "deep", "part"))
+        if kind == "pages":
+            site.history.add(*pages)
+        elif kind == "below":
+            site.history.add(page(f"{paths[0]}/x/y", version), page(f"/{version}", version))
+        elif kind == "delete":
+            site.history.delete(paths[0], random_.choice((top, paths[1])))
+        elif kind == "deep":
+            site.history.add(page(top, version), *pages, deep=[top])
+        else:
+            inside = [one for one in pages if f"{top}/3" <= one.path < f"{top}/7"]
+            site.history.add(*inside, deep=[top], part=(f"{top}/3", f"{top}/7"))
+
+
+def listed(site: Site, snapshot: ContentSnapshot) -> set[tuple[str, int, int, int]]:
+    rows = base_writes(site.spark, snapshot, site.blobs_url).collect()
+    return {(row.path, row.size, row.hash, row.position) for row in rows}
+
+
+@pytest.mark.parametrize(("seed", "days"), [(1, 3), pytest.param(2, 12, marks=pytest.mark.depth)])
+def test_r8_each_day_holds_what_the_packages_come_to(site: Site, seed: int, days: int) -> None:
+    random_ = random.Random(seed)
+    for top in "abcé":
+        site.history.add(*[page(f"/s/{top}/{number}", number) for number in range(10)])
+    site.archive()
+    before = site.make(part_characters=PART)
+    for _ in range(days):
+        some_day(site, random_)
+        site.archive()
+        made = site.make(part_characters=PART, keep=1)
+        assert made.base == before.snapshot
+        assert site.content_of(made.snapshot) == site.history.model()
+        before = made
+    with_lists = listed(site, before.snapshot)
+    for part in before.snapshot.parts:
+        site.blobs.delete(node_list_key(part))
+    assert listed(site, before.snapshot) == with_lists
+
+
+def test_parts_of_which_nothing_has_changed_keep_their_bytes(site: Site) -> None:
+    site.history.add(*[page(f"/s/{number:02}", number) for number in range(40)])
+    site.archive()
+    first = site.make(part_characters=PART).snapshot
+    site.blobs.delete(node_list_key(first.parts[2]))  # as of a snapshot by an older build
+    site.history.add(page("/s/07", 99))
+    site.history.delete("/s/39")
+    site.archive()
+    second = site.make(part_characters=PART).snapshot
+    before, after = ([part.sha256 for part in one.parts] for one in (first, second))
+    assert len(before) == len(after)
+    assert sum(one == other for one, other in zip(before, after, strict=True)) == len(before) - 2
+    assert all(site.blobs.head(node_list_key(part)) for part in second.parts)
+    assert site.content_of(second) == site.history.model()
+
+
+def test_a_part_that_grows_is_cut_and_many_that_shrank_are_cut_anew(site: Site) -> None:
+    site.history.add(*[page(f"/s/{number:02}", number) for number in range(20)])
+    site.archive()
+    first = site.make(part_characters=PART).snapshot
+    site.history.add(*[page(f"/s/05-{number:02}", number) for number in range(25)])
+    site.archive()
+    grown = site.make(part_characters=PART).snapshot
+    assert len(grown.parts) > len(first.parts) + 2
+    assert all(part.content_length < 3 * PART for part in grown.parts)
+    site.history.delete("/s")
+    site.history.add(page("/s/1", 1))
+    site.archive()
+    assert [part.nodes for part in site.make(part_characters=PART).snapshot.parts] == [2]
+    assert site.content_of(grown) == site.history.model(up_to=1)
+
+
+def test_a_list_that_does_not_fit_its_part_ends_the_run(site: Site) -> None:
+    site.history.add(*[page(f"/s/{number:02}", number) for number in range(20)])
+    site.archive()
+    (part, *_) = site.make(part_characters=100_000).snapshot.parts
+    wrong = list_of(part, site.blobs)
+    wrong._batches = [wrong.rows().slice(0, 1).to_batches()[0]] * part.nodes
+    site.blobs.delete(node_list_key(part))
+    wrong.store(part, site.blobs)
+    site.history.delete("/s/05")
+    site.archive()
+    with pytest.raises(TaskFailed, match="a list of nodes does not fit its part"):
+        site.make(part_characters=100_000)
+
+
+def test_lists_stay_as_long_as_a_snapshot_has_the_part(site: Site) -> None:
+    site.history.add(page("/a", 1))
+    site.archive()
+    kept = site.make().snapshot
+    site.history.add(page("/a", 2))
+    site.archive()
+    gone = site.make(offset=1).snapshot
+    site.make(offset=0, keep=1)
+    remove_leftovers(site.blobs, older_than_ms=-1000)
+    lists = [one.key for one in site.blobs.list("snapshots/") if "nodes-" in one.key]
+    assert lists == [node_list_key(kept.parts[0])]
+    assert gone.parts[0].sha256 != kept.parts[0].sha256

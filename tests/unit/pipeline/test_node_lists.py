@@ -1,0 +1,129 @@
+"""The list of a part's nodes, and changes that are merged into a part; no Spark."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packhorse.blobs.filesystem import FilesystemBlobs
+from packhorse.content.node import Binary, Node
+from packhorse.snapshots.parts import write_part
+from packhorse.snapshots.snapshot import Part, is_part, manifest_key_of, node_list_key, part_key
+from packhorse_services.pipeline.history import node_lists
+from packhorse_services.pipeline.history.node_lists import NodeList, list_of, listed, measured
+from packhorse_services.pipeline.snapshot.continuing import Change, merged, slots
+from packhorse_services.pipeline.snapshot.writing import runs
+from packhorse_services.pipeline.sweep.blob_scans import PARTS, StoredBodies
+from packhorse_services.pipeline.sweep.work import FindingKind, Found
+from tests.harness.feed import page
+
+ID = "0123456789abcdef"
+PATHS = st.sampled_from([f"/{name}" for name in ("a", "a-b", "a/b", "ab", "b", "é", "\U0001f600")])
+CONTENT = st.dictionaries(PATHS, st.integers(0, 9))
+CHANGES = st.dictionaries(PATHS, st.none() | st.integers(10, 19))
+
+
+@given(CONTENT, CHANGES)
+def test_changes_are_merged_by_path(before: dict[str, int], changes: dict[str, int | None]) -> None:
+    held = (measured(page(path, before[path])) for path in sorted(before))
+    told = [(path, changes[path]) for path in sorted(changes)]
+    given = (Change(at, None if now is None else measured(page(at, now))) for at, now in told)
+    now = {path: number for path, number in {**before, **changes}.items() if number is not None}
+    assert list(merged(held, given)) == [measured(page(path, now[path])) for path in sorted(now)]
+
+
+@given(st.lists(st.integers(1, 300), max_size=20), st.integers(1, 500))
+def test_runs_hold_everything_in_its_order(sizes: list[int], limit: int) -> None:
+    nodes = [measured(page(f"/{at:02}", at))._replace(size=size) for at, size in enumerate(sizes)]
+    cut = [list(run) for run in runs(nodes, limit)]
+    assert [one for run in cut for one in run] == nodes
+    assert all(sum(one.size for one in run) >= limit for run in cut[:-1])
+    assert all(sum(one.size for one in run[:-1]) < limit for run in cut)
+
+
+def test_parts_go_on_in_their_order_with_room_for_each() -> None:
+    found = slots({0: 100, 2: 350, 3: 10}, 100)
+    assert found is not None
+    assert [(at, one.first, one.pieces) for at, one in found.items()] == [
+        (0, 0, 2),
+        (2, 2, 5),
+        (3, 7, 2),
+    ]
+    assert [one.characters for one in found.values()] == [101, 88, 101]
+    assert slots({0: 100, 1: 2_000}, 100) is None  # too much for one task
+    assert slots(dict.fromkeys(range(40), 10), 100) is None  # many that shrank
+    assert slots(dict.fromkeys(range(60_000), 100), 100) is None  # no number left
+
+
+def stored(blobs: FilesystemBlobs, nodes: list[Node]) -> Part:
+    noted = NodeList()
+    part = write_part(noted.noted(map(measured, nodes)), part_key(ID, 0), blobs)
+    noted.store(part, blobs)
+    return part
+
+
+@pytest.fixture
+def blobs(tmp_path: Path) -> FilesystemBlobs:
+    return FilesystemBlobs(tmp_path)
+
+
+def test_a_list_says_what_the_part_says(
+    blobs: FilesystemBlobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_lists, "_BATCH_ROWS", 2)
+    binary = Binary("é", "ab" * 32, 1, "text/plain")
+    nodes = [page("/a"), page("/a/b"), Node("/c", "page", "{}", (binary,)), page("/d"), page("/é")]
+    part = stored(blobs, nodes)
+    rows = listed(part, blobs)
+    assert rows is not None
+    assert rows.equals(list_of(part, blobs).rows())
+    assert rows["path"].to_pylist() == [node.path for node in nodes]
+
+
+def other_number(rows: pa.Table) -> NodeList:
+    more = NodeList()
+    more._batches = rows.to_batches() * 2
+    return more
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        lambda data: data[:-1],
+        lambda data: data[:20] + bytes([data[20] ^ 1]) + data[21:],
+        lambda data: b"",
+        lambda data: b"none",
+    ],
+)
+def test_a_damaged_list_is_none(blobs: FilesystemBlobs, data: Callable[[bytes], bytes]) -> None:
+    part = stored(blobs, [page("/a"), page("/b")])
+    key = node_list_key(part)
+    whole = b"".join(blobs.get(key))
+    blobs.delete(key)
+    assert listed(part, blobs) is None
+    blobs.put(key, [data(whole)])
+    assert listed(part, blobs) is None
+
+
+def test_a_list_of_other_nodes_is_none(blobs: FilesystemBlobs) -> None:
+    part = stored(blobs, [page("/a")])
+    blobs.delete(node_list_key(part))
+    other_number(list_of(part, blobs).rows()).store(part, blobs)
+    assert listed(part, blobs) is None
+
+
+def test_only_parts_are_parts(blobs: FilesystemBlobs) -> None:
+    part = stored(blobs, [page("/a")])
+    assert is_part(part.key)
+    assert not is_part(node_list_key(part))
+    assert not is_part(manifest_key_of(7, ID))
+
+
+def test_a_mark_passes_lists_over(blobs: FilesystemBlobs) -> None:
+    part = stored(blobs, [page("/a")])
+    scan = StoredBodies(str(blobs.root), PARTS)
+    found = list(scan([f"{shard:02x}" for shard in range(256)]))
+    assert found == [Found(FindingKind.READ, part.key)]
