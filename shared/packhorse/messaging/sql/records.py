@@ -139,10 +139,10 @@ _NEXT = """
         ) AS sized
     ) AS summed WHERE total <= %s OR "offset" = %s ORDER BY "offset"
 """
+# Not sorted once more: one row is joined, and what came in another order would count as a hole.
 _LOOK = """
     SELECT oldest, next, segment_start, found.* FROM journal.partition
-    LEFT JOIN LATERAL ({next}) AS found ON true
-    WHERE id = %s ORDER BY found."offset"
+    LEFT JOIN LATERAL ({next}) AS found ON true WHERE id = %s
 """
 _ONE = 'SELECT "offset", time_ms, key, headers, {body}, 0 FROM {{}} WHERE "offset" = %s'
 _WITH_BODIES = _NEXT.format(body="body", size="octet_length(headers) + octet_length(body)")
