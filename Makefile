@@ -69,8 +69,8 @@ integration: $(VENV)/.dev ## Run the tests of one part against real servers
 e2e: $(VENV)/.dev ## Run the programs as processes, over HTTP
 	pytest tests/e2e $(ARGS)
 
-screenshots: $(VENV)/.dev ## Write pictures of the console's pages into build/screenshots
-	python -m tests.harness.screenshots build/screenshots
+screenshots: docs ## Write pictures of the console's pages into the site: build/site/screenshots/index.html
+	python -m tests.harness.screenshots build/site/screenshots
 
 proofs: $(VENV)/.dev $(VENV)/.jars ## Show that the checkers catch builds that are broken on purpose
 	pytest -n 2 --dist loadfile -m proof $(ARGS)

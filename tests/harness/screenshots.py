@@ -261,6 +261,20 @@ def main(folder: Path) -> None:
                     shown(opened, site, name)
                     target = folder / f"{name}-{scheme}-{width}.png"
                     opened.page.screenshot(path=target, full_page=True)
+    (folder / "index.html").write_text(_index())
+
+
+def _index() -> str:
+    """Return a page with the pictures."""
+    rows = []
+    for name in PAGES:
+        files = [f"{name}-{scheme}-{width}.png" for scheme, width in product(SCHEMES, WIDTHS)]
+        pictures = [
+            f'<a href="{one}"><img src="{one}" alt="{one}" height="300"></a>' for one in files
+        ]
+        rows.append(f"<h2>{name}</h2>{' '.join(pictures)}")
+    head = "<!doctype html><html lang=en><meta charset=utf-8><title>The console's pages</title>"
+    return "\n".join([head, "<h1>The console's pages</h1>", *rows])
 
 
 if __name__ == "__main__":
