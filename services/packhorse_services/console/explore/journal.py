@@ -10,7 +10,7 @@ from packhorse.client.errors import ClientError
 from packhorse.client.exchange import Document, given, with_query
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.validation import StrictRoute
-from packhorse_services.console.frame.equivalents import Same, curl
+from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import PageAddress, utc_moment
 from packhorse_services.console.frame.trees import Branch, tree
 from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit
@@ -106,6 +106,9 @@ async def show_journal_content(visit: PartVisit, requested: Address) -> Response
     return visit.part("journal_content.html", shown=shown, requested=requested)
 
 
+_DRY_RUN, _DRY = ("cleanup", "run", "--dry-run"), '{"dry_run": true}'
+
+
 @router.get("/cleanup")
 async def show_cleanup_runs(visit: PageVisit) -> Response:
     """Show the last runs that removed stored packages which the journal has forgotten."""
@@ -118,7 +121,11 @@ async def show_cleanup_runs(visit: PageVisit) -> Response:
             runs = await visit.cleanup().get("/cleanup/runs?limit=50", "cleanup")
         except ClientError as error:
             wrong = str(error)
-    return visit.page("cleanup.html", runs=runs, wrong=wrong, known=bool(visit.cleanup_url))
+    url = f"{visit.cleanup_url}/cleanup/runs"
+    lines = [Same("These runs", "", curl(f"{url}?limit=50"))]
+    lines.append(same("A run that only says what it would", _DRY_RUN, curl(url, "POST", _DRY)))
+    shown: dict[str, Any] = {"runs": runs, "wrong": wrong, "known": bool(visit.cleanup_url)}
+    return visit.page("cleanup.html", **shown, same=lines if visit.cleanup_url else [])
 
 
 async def _shown(visit: Visit, requested: JournalAddress) -> RecordsShown:
