@@ -1,5 +1,6 @@
 """A server of the test's own on loopback, which answers as a handler says."""
 
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,14 +13,18 @@ class _Quiet(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """Serve until the block ends, and write no log; gives the server's URL."""
+def answering(
+    handler: type[BaseHTTPRequestHandler], tls: ssl.SSLContext | None = None
+) -> Iterator[str]:
+    """Serve until the block ends, by TLS where it is given, without a log; gives the URL."""
     quiet = type(handler.__name__, (_Quiet, handler), {})
     with ThreadingHTTPServer(("127.0.0.1", 0), quiet) as server:
+        if tls:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}"
+            yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
         finally:
             server.shutdown()
             thread.join()

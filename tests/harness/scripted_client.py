@@ -23,7 +23,7 @@ class ScriptedClient(Client):
         self._respond = respond
         self._begin(Addresses(), 1.0, Patience(0.0), words or Words())
 
-    def _connect(self, timeout: float) -> None:
+    def _connect(self, **options: object) -> None:
         pass
 
     def close(self) -> None:

@@ -104,8 +104,8 @@ class AsyncClient(Configured):
     `packhorse.client.errors`; what may be sent again is, for `patience_s` seconds.
     """
 
-    def _connect(self, timeout: float) -> None:
-        self._http = httpx.AsyncClient(timeout=timeout)
+    def _connect(self, **options: Any) -> None:
+        self._http = httpx.AsyncClient(**options)
 
     distribute = _awaiting(distributing.distribute)
     dry_run = _awaiting(distributing.dry_run)

@@ -96,8 +96,8 @@ class Client(Configured):
     `packhorse.client.errors`; what may be sent again is, for `patience_s` seconds.
     """
 
-    def _connect(self, timeout: float) -> None:
-        self._http = httpx.Client(timeout=timeout)
+    def _connect(self, **options: Any) -> None:
+        self._http = httpx.Client(**options)
 
     distribute = _blocking(distributing.distribute)
     dry_run = _blocking(distributing.dry_run)

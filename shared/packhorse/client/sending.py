@@ -11,6 +11,7 @@ from httpx_sse import ServerSentEvent
 
 from packhorse.client import addresses
 from packhorse.client.addresses import Addresses
+from packhorse.client.certificates import LoadedLate
 from packhorse.client.errors import ClientError, NoAnswer, NoAnswerInTime, NotReached
 from packhorse.client.exchange import Answer, Request, ServiceName
 from packhorse.client.following import Block
@@ -127,9 +128,9 @@ class Configured:
     def _begin(self, where: Addresses, timeout: float, patience: Patience, words: Words) -> None:
         self.words, self._targets, self._patience = words, Targets(where), patience
         self.stream_timeout = httpx.Timeout(timeout, read=SILENCE_S)
-        self._connect(timeout)
+        self._connect(timeout=timeout, verify=LoadedLate())
 
-    def _connect(self, timeout: float) -> None:
+    def _connect(self, **options: Any) -> None:
         raise NotImplementedError
 
 
