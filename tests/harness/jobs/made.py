@@ -7,6 +7,7 @@ from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.store.claims import Claim, Claimed
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+HOOK_SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
 def made_job(number: int = 1, **given: Any) -> Job:
@@ -34,3 +35,10 @@ def claimed(number: int = 1, timeout_s: float | None = None, **given: Any) -> Cl
     """Return the claim of such a job."""
     job = made_job(number, **given)
     return Claimed(Claim(number, "run", job.epoch), job, timeout_s)
+
+
+def hook_job(number: int = 1, **properties: object) -> Job:
+    """Return the job of a hook `cdn` that tells of a node which was added."""
+    says = {"change": "added", "watch": "w", "subscriber": "sub1", "paths": ["/a"]}
+    told = {**says, "deep_paths": [], **properties}
+    return made_job(number, topic="packhorse/hooks/cdn", queue="hooks.cdn", properties=told)

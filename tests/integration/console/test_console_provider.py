@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -14,25 +13,12 @@ from playwright.sync_api import expect
 
 from packhorse.runtime import audit
 from tests.harness.browser import chromium, tab
-from tests.harness.console import ConsoleSite, console_site, queue
-from tests.harness.identity_provider import SECRET, identity_provider, signs_in
+from tests.harness.console import ConsoleSite
+from tests.harness.console_sign_in import begun, browser, provided
+from tests.harness.identity_provider import identity_provider, signs_in
 from tests.harness.waiting import eventually
 from tests.harness.written_publisher import WrittenPublisher, written_publisher
 from tests.unit.runtime.issuer import Issuer
-
-SETTINGS: dict[str, Any] = {
-    "jwt_audience": "packhorse",
-    "jwt_name_claim": "preferred_username",
-    "jwt_scopes_claim": "groups",
-    "jwt_scopes": {
-        "annas": ["queues:read", "distribute"],
-        "bens": ["content:read"],
-        "rosas": ["queues:read"],
-    },
-    "oidc_client_id": "console",
-    "oidc_client_secret": SECRET,
-    "oidc_parameters": {"resource": "urn:packhorse"},
-}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -52,25 +38,6 @@ def issuer() -> Iterator[str]:
 def site(issuer: str) -> Iterator[ConsoleSite]:
     with provided(issuer, f"{issuer}/jwks") as served:
         yield served
-
-
-@contextmanager
-def provided(issuer: str, jwks_url: str) -> Iterator[ConsoleSite]:
-    with console_site(jwt_issuer=issuer, jwks_url=jwks_url, **SETTINGS) as served:
-        served.publisher.shows(queue("sub1"))
-        yield served
-
-
-@contextmanager
-def browser() -> Iterator[httpx.Client]:
-    with httpx.Client(timeout=120) as opened:
-        yield opened
-
-
-def begun(opened: httpx.Client, site: ConsoleSite, wanted: str = "/pages/overview?find=sub") -> str:
-    """Follow the link of the form, and return where it leads."""
-    link = f"{site.url}/pages/sign-in/provider"
-    return opened.get(link, params={"next": wanted}).headers["location"]
 
 
 def test_an_account_signs_in_and_acts_under_its_own_name(

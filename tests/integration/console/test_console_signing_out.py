@@ -8,9 +8,9 @@ import jwt
 import pytest
 
 from tests.harness.console import console_site
+from tests.harness.console_sign_in import SETTINGS, begun, browser, provided
 from tests.harness.identity_provider import identity_provider, signs_in
 from tests.harness.written_publisher import written_publisher
-from tests.integration.console.test_console_provider import SETTINGS, begun, browser, provided
 
 
 def test_it_ends_the_session_here_and_leads_to_the_provider(

@@ -17,7 +17,8 @@ from packhorse_services.jobs.hooks.delivery import Delivery
 from packhorse_services.jobs.hooks.hook import Hook
 from tests.harness.answering import answering
 from tests.harness.clock import ManualClock
-from tests.unit.jobs.test_hooks import SECRET, job
+from tests.harness.jobs.made import HOOK_SECRET as SECRET
+from tests.harness.jobs.made import hook_job
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
@@ -48,7 +49,7 @@ def delivery(url: str, **more: Any) -> Delivery:
 
 def test_2xx_ends_it_and_the_body_is_not_read() -> None:
     with answering(receiver(says(202, **{"content-length": "1000000000"}))) as url:
-        assert delivery(url)(job()).outcome is Outcome.OK
+        assert delivery(url)(hook_job()).outcome is Outcome.OK
 
 
 @pytest.mark.parametrize(
@@ -64,13 +65,13 @@ def test_what_may_be_otherwise_later_is_tried_again(
     status: int, headers: dict[str, str], reason: str, after: timedelta | None
 ) -> None:
     with answering(receiver(says(status, **headers))) as url, pytest.raises(Retry) as tried:
-        delivery(url)(job())
+        delivery(url)(hook_job())
     assert (reason in str(tried.value), tried.value.after) == (True, after)
 
 
 def test_who_is_gone_is_told_no_more() -> None:
     with answering(receiver(says(410))) as url, pytest.raises(Cancel, match="gone for good"):
-        delivery(url)(job())
+        delivery(url)(hook_job())
 
 
 def test_a_receiver_that_answers_bit_by_bit_does_not_hold_it() -> None:
@@ -81,13 +82,13 @@ def test_a_receiver_that_answers_bit_by_bit_does_not_hold_it() -> None:
                 to.wfile.write(b"x: y\r\n")
 
     with answering(receiver(drip)) as url, pytest.raises(Retry) as tried:
-        delivery(url, timeout_s=0.5)(job())
+        delivery(url, timeout_s=0.5)(hook_job())
     assert "hidden" not in str(tried.value)
 
 
 def test_who_is_not_there_is_tried_again_and_not_named() -> None:
     with pytest.raises(Retry) as tried:
-        delivery(f"http://127.0.0.1:{free_port()}")(job())
+        delivery(f"http://127.0.0.1:{free_port()}")(hook_job())
     assert "hidden" not in str(tried.value)
 
 
@@ -107,7 +108,7 @@ def test_a_clock_that_jumps_changes_the_time_of_a_message_alone() -> None:
         for jumped_ms in (now_ms, now_ms + 3_600_000, now_ms - 86_400_000):
             clock = ManualClock(wall_ms=jumped_ms)
             with pytest.raises(Retry):
-                Delivery(hook, ssl.create_default_context(), clock)(job())
+                Delivery(hook, ssl.create_default_context(), clock)(hook_job())
     times, signatures, ids, bodies = map(set, zip(*told, strict=True))
     assert times == {"1700000000", "1700003600", "1699913600"}
     assert (len(signatures), len(ids), len(bodies)) == (3, 1, 1)

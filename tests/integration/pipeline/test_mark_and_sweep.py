@@ -1,6 +1,5 @@
 """R22: what nobody refers to goes, what anybody refers to stays, and doubt removes nothing."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from packhorse.blobs.api import binary_key, package_key
-from packhorse.content.node import Binary, Node
+from packhorse.content.node import Node
 from packhorse.packages.body import pack
 from packhorse.snapshots.parts import write_part
 from packhorse.snapshots.snapshot import part_key
@@ -20,7 +19,7 @@ from packhorse_services.pipeline.sweep.stores import Stores
 from packhorse_services.pipeline.sweep.sweeping import PATIENCE, SweepTimes
 from packhorse_services.pipeline.sweep.work import ReferenceSource
 from tests.harness.feed import TOPICS
-from tests.harness.noise import noise
+from tests.harness.noise import large_node
 from tests.harness.postgres import Databases
 from tests.harness.sweep import AT_ONCE, HOURS, PlainReport, Yard, wait_a_moment, yard_of
 
@@ -29,12 +28,6 @@ from tests.harness.sweep import AT_ONCE, HOURS, PlainReport, Yard, wait_a_moment
 def yard(databases: Databases, tmp_path: Path) -> Iterator[Yard]:
     with yard_of(databases, tmp_path / "blobs") as made:
         yield made
-
-
-def large_node(path: str, *binaries: Binary) -> Node:
-    """A node whose package goes by reference."""
-    text = noise(seed=1)
-    return Node(path, "page", json.dumps({"text": text}), binaries)
 
 
 def test_r22_what_nobody_refers_to_goes_and_all_else_stays(yard: Yard) -> None:

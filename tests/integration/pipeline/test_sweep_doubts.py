@@ -14,9 +14,9 @@ from packhorse.snapshots.snapshot import part_key
 from packhorse.wire.messages import Action
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
 from packhorse_services.pipeline.sweep.report import MarkState
+from tests.harness.noise import large_node
 from tests.harness.postgres import Databases
 from tests.harness.sweep import PlainReport, Yard, yard_of
-from tests.integration.pipeline.test_mark_and_sweep import large_node
 
 
 @pytest.fixture

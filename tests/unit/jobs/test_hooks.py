@@ -1,7 +1,7 @@
 """Messages of hooks, and what an operator may say of one (ADR 0101)."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,32 +10,13 @@ from jsonschema import Draft202012Validator
 from pydantic import SecretStr, ValidationError
 
 from packhorse.jobs.content_changes.change import ChangeKind
-from packhorse.jobs.job import Job, JobState
 from packhorse_services.jobs.hooks.delivery import wait_of
 from packhorse_services.jobs.hooks.hook import Hook, key_of
 from packhorse_services.jobs.hooks.message import body_of, headers_of, id_of
+from tests.harness.jobs.made import HOOK_SECRET as SECRET
+from tests.harness.jobs.made import hook_job
 
-SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = "whsec_" + "b3RoZXIgb25l" * 3
-SAYS = {"change": "added", "watch": "w", "subscriber": "sub1", "paths": ["/a"], "deep_paths": []}
-
-
-def job(number: int = 1, **properties: object) -> Job:
-    now = datetime(2026, 1, 2, tzinfo=UTC)
-    return Job(
-        number=number,
-        topic="packhorse/hooks/cdn",
-        id=None,
-        queue="hooks.cdn",
-        priority=0,
-        state=JobState.ACTIVE,
-        properties={**SAYS, **properties},
-        application="",
-        created_at=now,
-        ready_at=now,
-        attempts=1,
-        max_retries=1,
-    )
 
 
 def test_the_signature_is_that_of_the_standard() -> None:
@@ -49,12 +30,12 @@ def test_the_signature_is_that_of_the_standard() -> None:
 
 
 def test_a_message_is_the_same_for_each_attempt_and_no_other_jobs() -> None:
-    first = job()
-    assert (id_of(first), body_of(first)) == (id_of(job()), body_of(job()))
-    others = [job(2), job(subscriber="sub2")]
+    first = hook_job()
+    assert (id_of(first), body_of(first)) == (id_of(hook_job()), body_of(hook_job()))
+    others = [hook_job(2), hook_job(subscriber="sub2")]
     assert len({id_of(one) for one in (first, *others)}) == 3
     message = json.loads(body_of(first))
-    assert (message["type"], message["timestamp"]) == ("content.added", "2026-01-02T00:00:00+00:00")
+    assert (message["type"], message["timestamp"]) == ("content.added", "2026-01-01T12:00:00+00:00")
     assert message["data"] == {"subscriber": "sub1", "paths": ["/a"], "deep_paths": []}
 
 
@@ -71,7 +52,7 @@ def test_messages_are_what_the_document_says() -> None:
     told = document["components"]["messages"]["ContentChanged"]
     for kind in ChangeKind:
         source = {"package_id": "p", "publisher_agent": "main", "user": "anna"}
-        one = job(change=str(kind), **source)
+        one = hook_job(change=str(kind), **source)
         body = body_of(one)
         headers = headers_of(id_of(one), 1, body, [b"a" * 24, b"b" * 24])
         for part, value in (("headers", headers), ("payload", json.loads(body))):
