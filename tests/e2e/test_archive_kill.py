@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import deltalake
 import pytest
 
 from packhorse.messaging.open import open_journal
@@ -14,6 +13,7 @@ from packhorse.wire.topics import Topics
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.location import Location
 from tests.harness.archive import everything_in, fill
+from tests.harness.archive_site import places
 from tests.harness.journals import fresh_name
 from tests.harness.kafka.broker import RunningKafka
 from tests.harness.postgres import Databases
@@ -94,16 +94,3 @@ def kill_after_a_commit(run: Process, location: Location, chance: random.Random)
         what=f"a commit\n{run.said()}",
     )
     run.kill()
-
-
-def places(location: Location, table: str) -> list[tuple[object, ...]]:
-    """Return where the records of a table are from."""
-    uri, options = location.delta_uri(table), location.delta_options()
-    stored = deltalake.DeltaTable(uri, storage_options=options)
-    names = [
-        name
-        for name in ("topic", "partition", "offset")
-        if name in stored.schema().to_arrow().names
-    ]
-    columns = stored.to_pyarrow_table(columns=names).to_pydict()
-    return list(zip(*(columns[name] for name in names), strict=True))

@@ -19,8 +19,8 @@ from packhorse.wire.topics import Topics
 from packhorse_services.cli.stack.ports import free_ports
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.location import Location
-from tests.e2e.test_archive_kill import places
 from tests.harness.archive import everything_in, fill
+from tests.harness.archive_site import places
 from tests.harness.journals import fresh_name
 from tests.harness.processes import Process
 from tests.harness.spark import spark_environment

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from pyspark.sql import SparkSession
 
 from packhorse.blobs.api import BlobStore
@@ -24,6 +25,8 @@ from packhorse_services.pipeline.storage.delta import stored
 from packhorse_services.pipeline.storage.location import Location
 from tests.harness.archive import everything_in, fill
 from tests.harness.journals import fresh_name
+from tests.harness.kafka.broker import RunningKafka
+from tests.harness.postgres import Databases
 from tests.harness.s3 import ACCESS_KEY, SECRET_KEY, S3Server
 
 
@@ -125,3 +128,21 @@ def on_s3(site: ArchiveSite, s3: S3Server, name: str) -> Iterator[ArchiveSite]:
     keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
     with patch.dict(site.spark.sparkContext.environment, keys):
         yield site
+
+
+def journal_url(request: pytest.FixtureRequest) -> str:
+    """Return the URL of the journal that the fixture's parameter names."""
+    if request.param == "kafka":
+        broker: RunningKafka = request.getfixturevalue("kafka")
+        return broker.url
+    databases: Databases = request.getfixturevalue("databases")
+    return databases.new()
+
+
+def places(location: Location, table: str) -> list[tuple[object, ...]]:
+    """Return where the records of a table are from."""
+    held = stored(location, table)
+    there = held.schema().to_arrow().names
+    names = [name for name in ("topic", "partition", "offset") if name in there]
+    columns = held.to_pyarrow_table(columns=names).to_pydict()
+    return list(zip(*(columns[name] for name in names), strict=True))

@@ -14,7 +14,8 @@ from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.principal import Principal
 from packhorse_services.pipeline.reports.app import reports_app
 from packhorse_services.pipeline.reports.schemas import REPORTS
-from packhorse_services.pipeline.storage import schemas
+from packhorse_services.pipeline.storage import schemas, tables
+from packhorse_services.pipeline.storage.delta import stored
 from packhorse_services.pipeline.storage.location import Location
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -87,3 +88,11 @@ class Reports:
         assert answer.status_code == 200, answer.text
         rows: list[dict[str, Any]] = answer.json()["rows"]
         return rows
+
+
+def contents(location: Location) -> dict[str, list[str]]:
+    """Return the rows of each table of measures as text."""
+    return {
+        name: sorted(map(str, stored(location, name).to_pyarrow_table().to_pylist()))
+        for name in (*_SCHEMAS, tables.SUBSCRIPTIONS)
+    }

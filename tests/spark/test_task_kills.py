@@ -22,15 +22,19 @@ from packhorse_services.pipeline.storage.delta import prepare
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.upkeep import bodies, expiry
 from packhorse_services.pipeline.upkeep.task import keep_up, plan
+from tests.harness.measures import contents
 from tests.harness.processes import Process
-from tests.harness.silver_rows import HOUR, START, announcement, package, status
+from tests.harness.silver_rows import HOUR, START, announcement, append, package, status
 from tests.harness.spark import spark_environment
-from tests.spark.test_measures_task import Killed, append, contents
 
 pytestmark = pytest.mark.spark
 
 SERVICE = "packhorse_services.pipeline"
 END_S = 600.0
+
+
+class Killed(Exception):
+    """Stands for the end of the process."""
 
 
 @pytest.fixture
@@ -69,13 +73,13 @@ def measured(
     """Tables that were measured once, with rows that came since; and what they come to."""
     location = Location.parse(str(tmp_path_factory.mktemp("measured") / "tables"))
     prepare(location)
-    append(spark, location, tables.PACKAGES, [package(1, 0), package(2, 2 * HOUR)])
+    append(location, tables.PACKAGES, [package(1, 0), package(2, 2 * HOUR)])
     reported = [announcement(0, 0), announcement(1_000, 1), announcement(2 * HOUR + 1_000, 2)]
-    append(spark, location, tables.ANNOUNCEMENTS, reported)
+    append(location, tables.ANNOUNCEMENTS, reported)
     measure(spark, location)
     late = status(1, 3 * HOUR, "REMOVED_FAILED", reason="no")
-    append(spark, location, tables.STATUSES, [late])
-    append(spark, location, tables.PACKAGES, [package(3, 4 * HOUR)])
+    append(location, tables.STATUSES, [late])
+    append(location, tables.PACKAGES, [package(3, 4 * HOUR)])
     whole = copied(location, f"{location.base}-whole")
     measure(spark, whole)
     return location, contents(whole)
@@ -130,7 +134,7 @@ def filled(spark: SparkSession, location: Location) -> None:
         os.utime(Path(location.base, tables.BODIES, key), (then, then))
         row = package(number, int(then * 1000) - START, body_reference=key)
         for _ in range(2):
-            append(spark, location, tables.PACKAGES, [row])
+            append(location, tables.PACKAGES, [row])
     blobs.close()
 
 

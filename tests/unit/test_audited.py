@@ -10,7 +10,7 @@ import pytest
 
 from packhorse.runtime import audit
 from packhorse.runtime.audit import RefusalLimit, outcome_of
-from tests.unit.test_authorization import OPERATIONS, Operation, app_of, send
+from tests.harness.operations import OPERATIONS, Operation, app_of, send
 
 CHANGES = [one for one in OPERATIONS if one[1] not in ("GET", "HEAD", "OPTIONS")]
 

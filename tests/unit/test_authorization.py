@@ -3,73 +3,16 @@
 The table is made from the OpenAPI documents, so that a new operation is in it by itself.
 """
 
-import asyncio
 import itertools
-import re
-import tempfile
-from collections.abc import Iterator
-from functools import cache
-from typing import Any
 
-import httpx
 import pytest
-from fastapi import FastAPI
 
 from packhorse.runtime.auth import Authenticator
-from packhorse.runtime.principal import Principal, TokenScope
+from packhorse.runtime.principal import TokenScope
 from tests.harness.openapi import SERVICES
+from tests.harness.operations import OPERATIONS, Operation, app_of, send
 
 _AGENT = "main"
-_PATH_PARAMETER = re.compile(r"{[^}]*}")
-
-Operation = tuple[str, str, str, str]
-"""Service, method, path, and the scope that the document names."""
-
-
-def _operations() -> Iterator[Operation]:
-    for service in SERVICES:
-        for path, item in app_of(service).openapi()["paths"].items():
-            for method, operation in item.items():
-                ((scope,),) = [one["HTTPBearer"] for one in operation["security"]]
-                yield service, method.upper(), path, scope
-
-
-class _AnyScopes:
-    """Tokens that are lists of scopes, and agents behind a `/`."""
-
-    async def principal(self, token: str) -> Principal | None:
-        scopes, _, agents = token.partition("/")
-        return Principal(
-            "caller",
-            frozenset(scopes.split(",")),
-            agents=tuple(agents.split(",")) if agents else None,
-        )
-
-
-@cache
-def app_of(service: str) -> FastAPI:
-    app = SERVICES[service](tempfile.mkdtemp(prefix="packhorse-test-"))
-    app.state.authenticator = Authenticator(_AnyScopes())
-    return app
-
-
-def send(service: str, method: str, path: str, token: str | None) -> httpx.Response:
-    url = _PATH_PARAMETER.sub("1", path)
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-
-    async def asking() -> httpx.Response:
-        transport = httpx.ASGITransport(app_of(service))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            return await client.request(method, url, headers=headers, **_body(method))
-
-    return asyncio.run(asking())
-
-
-def _body(method: str) -> dict[str, Any]:
-    return {"json": {}} if method in ("POST", "PUT", "PATCH") else {}
-
-
-OPERATIONS = list(_operations())
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: " ".join(one[:3]))

@@ -76,6 +76,17 @@ def test_nothing_names_a_folder_of_somebodys_machine() -> None:
     assert not found
 
 
+def test_no_test_imports_another() -> None:
+    """What two of them need is in `tests/harness`, a `conftest.py` or a module beside them."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and re.search(r"\.test_\w+$", node.module or "")
+    ]
+    assert not found
+
+
 def test_no_generator_holds_a_cursor_or_a_transaction() -> None:
     """One that is abandoned is ended by the collector, inside any statement of the connection.
 

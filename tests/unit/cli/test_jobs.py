@@ -15,39 +15,9 @@ from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.views import Format
 from packhorse_services.cli.jobs import commands, views
-from tests.harness.scripted_client import ScriptedClient
+from tests.unit.cli.jobs_service import Service, job
 
 _AT = "2026-01-01T12:00:00Z"
-
-
-def job(number: int, state: str = "QUEUED", **fields: Any) -> dict[str, Any]:
-    return {
-        "number": number,
-        "topic": "images/thumbnail",
-        "id": None,
-        "queue": "main",
-        "state": state,
-        "attempts": 0,
-        "instance": None,
-        "stop_requested": False,
-        "progress": {"step": 0, "steps": 0, "eta": None, "message": ""},
-        "result_message": "",
-        "past_attempts": [],
-        "log": [],
-        **fields,
-    }
-
-
-class Service(ScriptedClient):
-    """Answers what the test says, and remembers what it was asked."""
-
-    def __init__(self, *answers: Any) -> None:
-        self.answers = list(answers)
-        super().__init__(lambda _: self.answers.pop(0))
-
-    @property
-    def requested(self) -> list[tuple[str, Any]]:
-        return self.sent()
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from packhorse.client.following import Gap, StreamEvent
 from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.views import Format
 from packhorse_services.cli.jobs import tailing
-from tests.unit.cli.test_jobs import Service, job
+from tests.unit.cli.jobs_service import Service, job
 
 
 def tail(service: Service, form: Format = Format.TABLE) -> None:

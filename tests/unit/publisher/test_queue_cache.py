@@ -15,15 +15,13 @@ from hypothesis.stateful import (
 )
 
 from packhorse.messaging.api import Record
-from packhorse.wire.messages import Action, PackageEntry, PackageMessage
-from packhorse.wire.package_codec import encode_package
+from packhorse.wire.messages import Action, PackageEntry
 from packhorse_services.publisher.queues.cache import columns
 from packhorse_services.publisher.queues.cache.columns import ColumnSegment
 from packhorse_services.publisher.queues.cache.filling import add_rows, rows_of
 from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
 from tests.harness.depth import examples
-
-NOW = 1_700_000_000_000
+from tests.unit.publisher.package_records import NOW, package_record
 
 paths = st.lists(st.sampled_from(["/a", "/a/b", "/\U0001f40e", "/" + "x" * 300]), max_size=3)
 entries = st.builds(
@@ -41,11 +39,6 @@ entries = st.builds(
     body_length=st.sampled_from([0, 5_000, 2**32, 2**40]),
     targets=st.sampled_from([(), (), ("sub1",), ("sub1", "sub2")]),
 )
-
-
-def record(offset: int, entry: PackageEntry, time_ms: int = NOW) -> Record:
-    headers = encode_package(PackageMessage(entry)).headers
-    return Record("package", 0, offset, time_ms, None, headers, b"")
 
 
 def shown(records: Sequence[tuple[Record, PackageEntry]], after: int) -> list[tuple[Any, ...]]:
@@ -73,7 +66,7 @@ class QueueCacheMachine(RuleBasedStateMachine):
 
     def _write(self, entry: PackageEntry, gap: int) -> None:
         offset = self.next + gap - 1
-        self.log.append((record(offset, entry, NOW + 7 * offset), entry))
+        self.log.append((package_record(offset, entry, NOW + 7 * offset), entry))
         self.next = offset + 1
 
     @rule(new=st.lists(st.tuples(entries, st.integers(1, 3)), max_size=8))
@@ -141,7 +134,7 @@ def test_r15_entries_may_lie_months_apart() -> None:
     log = []
     for offset in range(4):
         entry = PackageEntry(f"dstrpck-{NOW + offset * month_ms}-{offset:016x}", "main", Action.ADD)
-        log.append((record(offset, entry, NOW + offset * month_ms), entry))
+        log.append((package_record(offset, entry, NOW + offset * month_ms), entry))
     cache = QueueCache("main")
     cache.extend([one for one, _ in log])
     view = cache.view(-1, 10)
@@ -153,7 +146,7 @@ def test_r15_entries_may_lie_months_apart() -> None:
 @settings(max_examples=examples(50), deadline=None)
 def test_sealing_changes_nothing(given_entries: list[PackageEntry]) -> None:
     segments: list[ColumnSegment] = []
-    records = [record(offset, entry) for offset, entry in enumerate(given_entries)]
+    records = [package_record(offset, entry) for offset, entry in enumerate(given_entries)]
     add_rows(segments, rows_of(records, b"main"))
     before = [segment.entry(i) for segment in segments for i in range(len(segment))]
     for segment in segments:
@@ -177,7 +170,7 @@ def test_r17_an_entry_takes_30_bytes_and_its_paths() -> None:
     for start in range(0, 40_000, 1000):
         cache.extend(
             [
-                record(
+                package_record(
                     offset,
                     PackageEntry(
                         f"dstrpck-{NOW}-{secrets.token_hex(8)}",
@@ -194,13 +187,15 @@ def test_r17_an_entry_takes_30_bytes_and_its_paths() -> None:
 def test_what_a_subscriber_is_done_with_is_counted_also_once_it_is_gone() -> None:
     entry = PackageEntry("p", "main", Action.ADD, ("/a",))
     cache = QueueCache("main", 5_000)
-    cache.extend([record(offset, entry) for offset in range(5_000, 15_000)])
+    cache.extend([package_record(offset, entry) for offset in range(5_000, 15_000)])
     before, foreign = cache.position(4_999), cache.position(100)
     cache.trim(15_000)
     assert foreign is None
     assert before is not None
     assert cache.position(14_999) == before + 10_000
-    rows = rows_of([record(offset, entry) for offset in range(cache.low - 50, cache.low)], b"main")
+    rows = rows_of(
+        [package_record(offset, entry) for offset in range(cache.low - 50, cache.low)], b"main"
+    )
     segments: list[ColumnSegment] = []
     add_rows(segments, rows)
     cache.prepend(segments, cache.low - 50, cache.low)

@@ -14,7 +14,7 @@ from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
 from packhorse_services.publisher.queues.cache.queue_feed import QueueFeed, QueueLoading
 from packhorse_services.publisher.queues.cache.ranges import RangeFetch, Ranges
 from tests.harness.clock import ManualClock
-from tests.unit.publisher.test_queue_cache import record
+from tests.unit.publisher.package_records import package_record
 
 OFFSETS = (100, 105, 113, 155, 194)
 
@@ -26,7 +26,7 @@ def add(agent: str = "main", action: Action = Action.ADD) -> PackageEntry:
 @pytest.fixture
 def cache() -> QueueCache:
     cache = QueueCache("main")
-    cache.extend([record(offset, add()) for offset in OFFSETS])
+    cache.extend([package_record(offset, add()) for offset in OFFSETS])
     return cache
 
 
@@ -63,7 +63,7 @@ def test_pages(
 
 def test_the_queue_is_a_live_view(cache: QueueCache) -> None:
     assert (cache.length(-1), cache.newest()) == (5, 194)
-    cache.extend([record(200, add())])
+    cache.extend([package_record(200, add())])
     assert (cache.length(-1), cache.newest(), cache.length(194)) == (6, 200, 1)
 
 
@@ -76,7 +76,7 @@ def test_only_packages_of_the_agent_count_and_no_tests() -> None:
         ("agent2", Action.TEST),
         ("agent3", Action.ADD),
     ]
-    records = [record(offset, add(*one)) for offset, one in enumerate(log)]
+    records = [package_record(offset, add(*one)) for offset, one in enumerate(log)]
     caches = {agent: QueueCache(agent) for agent in ("agent1", "agent2", "agent3")}
     for one in caches.values():
         one.extend(records)

@@ -7,11 +7,9 @@ import pytest
 from packhorse_services.pipeline.audit.repository import Repository
 from tests.harness.feed import page
 from tests.harness.history import archive
-from tests.spark.test_audit import Site, reported, site
+from tests.spark.audit.audited_site import Site, reported
 
 pytestmark = pytest.mark.spark
-
-__all__ = ["site"]
 
 
 def test_the_archive_is_waited_for_by_who_is_ahead_of_it(

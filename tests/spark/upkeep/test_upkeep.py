@@ -21,7 +21,7 @@ from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.upkeep import bodies, expiry
 from packhorse_services.pipeline.upkeep.expiry import covered, first_needed
 from packhorse_services.pipeline.upkeep.task import expected, keep_up, plan
-from tests.harness.silver_rows import HOUR, START, package, status
+from tests.harness.silver_rows import HOUR, START, append, package, status
 
 pytestmark = pytest.mark.spark
 
@@ -95,7 +95,7 @@ def test_expired_days_go_and_needed_ones_stay(spark: SparkSession, tmp_path: Pat
     for number, (moment, key) in enumerate(zip(days, keys, strict=True)):
         row = package(number, int(moment) - START, body_reference=key)
         for _ in range(2):  # two small files a day
-            append(spark, location, row)
+            append(location, tables.PACKAGES, [row])
 
     wanted = {"retention_days": 8, "measures_days": None, "now": now}
     held = plan(spark, location, [snapshot(0)], **wanted)
@@ -128,11 +128,6 @@ def test_expired_days_go_and_needed_ones_stay(spark: SparkSession, tmp_path: Pat
     assert streamed(spark, location, *stream) == 6 + len(appended)
 
 
-def append(spark: SparkSession, location: Location, row: Any) -> None:
-    rows = spark.createDataFrame([row], schemas.PACKAGES).coalesce(1)
-    rows.write.format("delta").mode("append").save(location.spark_path(tables.PACKAGES))
-
-
 def streamed(spark: SparkSession, location: Location, checkpoint: Path, copy: Path) -> int:
     """Read the table on as a stream, as the archive reads its bronze; return all it ever had."""
     source = spark.readStream.format("delta").option("skipChangeCommits", "true")
@@ -152,7 +147,9 @@ def appending(spark: SparkSession, location: Location, now: datetime) -> Iterato
     def work() -> None:
         while not ending.is_set() or not appended:
             offset = 100 + len(appended)
-            append(spark, location, package(offset, round(now.timestamp() * 1000) - START))
+            append(
+                location, tables.PACKAGES, [package(offset, round(now.timestamp() * 1000) - START)]
+            )
             appended.append(offset)
 
     with ThreadPoolExecutor(1) as threads:
@@ -177,8 +174,7 @@ def test_statuses_go_but_for_those_of_packages_not_imported(
         status(3, 9 * DAY, "REMOVED"),
     ]
     for row in [*said, status(2, DAY), status(4, 9 * DAY)]:
-        rows = spark.createDataFrame([row], schemas.STATUSES).coalesce(1)
-        rows.write.format("delta").mode("append").save(path)
+        append(location, tables.STATUSES, [row])
     assert expiry.old_statuses(spark, location, date(2026, 1, 5)).count() == 1
 
     files = []
@@ -197,7 +193,7 @@ def test_who_loses_against_another_upkeep_begins_anew(
     location = Location.parse(str(tmp_path / "tables"))
     prepare(location)
     for offset in (1, 2, 3):
-        append(spark, location, package(offset, 0))
+        append(location, tables.PACKAGES, [package(offset, 0)])
     rewritten, runs = compaction._rewritten, []
 
     def meanwhile(*arguments: Any) -> Any:

@@ -12,8 +12,7 @@ from packhorse_services.pipeline.archive.task import Choices
 from packhorse_services.pipeline.errors import HistoryGap, TaskRefused
 from packhorse_services.pipeline.storage import tables
 from tests.harness.archive import append, everything_in
-from tests.harness.archive_site import ArchiveSite, archive_site
-from tests.spark.test_archive import journal_url
+from tests.harness.archive_site import ArchiveSite, archive_site, journal_url
 
 pytestmark = pytest.mark.spark
 

@@ -32,10 +32,10 @@ from packhorse_services.pipeline.upkeep.expiry import expire
 from packhorse_services.pipeline.upkeep.task import keep_up, plan
 from tests.harness.archive_site import ArchiveSite, archive_site, on_s3
 from tests.harness.blind_commit import commit_blindly
+from tests.harness.measures import contents
 from tests.harness.s3 import S3Server
-from tests.harness.silver_rows import HOUR, START, announcement, at, package
-from tests.spark.test_measures_task import append, contents
-from tests.spark.test_upkeep_beside_archive import ROUNDS, require_whole, tomorrow
+from tests.harness.silver_rows import HOUR, START, announcement, append, at, package
+from tests.harness.upkeep import ROUNDS, require_whole, tomorrow
 
 pytestmark = pytest.mark.spark
 
@@ -114,10 +114,10 @@ def columns(table: str) -> set[str]:
 def measured(site: ArchiveSite) -> None:
     """Measure two days, and add to the second one."""
     prepare(site.location)
-    append(site.spark, site.location, tables.PACKAGES, [package(1, 0), package(2, DAY)])
-    append(site.spark, site.location, tables.ANNOUNCEMENTS, [announcement(1_000, 1)])
+    append(site.location, tables.PACKAGES, [package(1, 0), package(2, DAY)])
+    append(site.location, tables.ANNOUNCEMENTS, [announcement(1_000, 1)])
     measure(site.spark, site.location)
-    append(site.spark, site.location, tables.PACKAGES, [package(3, DAY + 5 * HOUR)])
+    append(site.location, tables.PACKAGES, [package(3, DAY + 5 * HOUR)])
 
 
 def published(site: ArchiveSite) -> list[tuple[str, int]]:
@@ -186,7 +186,7 @@ def test_measures_and_a_compaction_of_the_same_day_lose_nothing_of_each_other(
     assert published(site) == there
 
     add_published(site, "later", DAY)
-    append(site.spark, site.location, tables.PACKAGES, [package(4, DAY + 6 * HOUR)])
+    append(site.location, tables.PACKAGES, [package(4, DAY + 6 * HOUR)])
     rewritten = compaction._rewritten
 
     def meanwhile(*given: Any) -> list[File]:
@@ -214,7 +214,7 @@ def add_published(site: ArchiveSite, agent: str, hour_ms: int) -> None:
 @pytest.mark.depth  # `unit/pipeline/test_measures_writing.py` has it without Spark
 def test_of_two_measures_at_once_one_ends_and_says_so(site: ArchiveSite) -> None:
     prepare(site.location)
-    append(site.spark, site.location, tables.PACKAGES, [package(1, 0), package(2, DAY)])
+    append(site.location, tables.PACKAGES, [package(1, 0), package(2, DAY)])
 
     def another() -> None:
         measure(site.spark, site.location)

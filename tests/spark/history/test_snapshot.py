@@ -2,77 +2,24 @@
 
 import json
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from packhorse.blobs.api import BlobStore
-from packhorse.blobs.open import open_blobs
-from packhorse.content.node import Node
 from packhorse.snapshots.parts import read_part
-from packhorse.snapshots.snapshot import ContentSnapshot, ReportedState, is_part, new_id, part_key
+from packhorse.snapshots.snapshot import ReportedState, new_id, part_key
 from packhorse.snapshots.store import all_of, remove
 from packhorse_services.pipeline.errors import TablesUnusable, TaskRefused
 from packhorse_services.pipeline.snapshot import task
 from packhorse_services.pipeline.snapshot.task import (
-    Made,
-    SnapshotRequest,
-    make_snapshot,
     remove_leftovers,
 )
 from packhorse_services.pipeline.storage import tables
-from packhorse_services.pipeline.storage.location import Location
 from tests.harness.feed import page
-from tests.harness.fold import Content, plain
-from tests.harness.history import BEGIN_MS, JOURNAL, History, archive, gap, statuses
+from tests.harness.history import BEGIN_MS, JOURNAL, gap, statuses
+from tests.spark.history.archived_site import Site
 
 pytestmark = pytest.mark.spark
-
-
-@dataclass
-class Site:
-    """An archive, and the blob store of author and subscribers."""
-
-    spark: SparkSession
-    folder: Path
-
-    def __post_init__(self) -> None:
-        self.location = Location.parse(str(self.folder / "tables"))
-        self.blobs_url = str(self.folder / "blobs")
-        self.blobs: BlobStore = open_blobs(self.blobs_url)
-        self.history = History(open_blobs(self.location.blobs_url(tables.BODIES)), producer="p")
-
-    def archive(self) -> None:
-        """Archive what the history has and the archive has not."""
-        archive(self.location, self.history.records[self.archived :])
-        self.archived = len(self.history.records)
-
-    archived: int = 0
-
-    def make(self, **request: Any) -> Made:
-        return make_snapshot(self.spark, self.location, self.blobs_url, SnapshotRequest(**request))
-
-    def content_of(self, snapshot: ContentSnapshot) -> Content:
-        nodes: list[Node] = []
-        for part in snapshot.parts:
-            nodes += read_part(part, self.blobs)
-        paths = [node.path for node in nodes]
-        assert paths == sorted(set(paths))
-        return {node.path: plain(node) for node in nodes}
-
-    def parts(self) -> list[str]:
-        return [one.key for one in self.blobs.list("snapshots/") if is_part(one.key)]
-
-
-@pytest.fixture
-def site(spark: SparkSession, tmp_path: Path) -> Iterator[Site]:
-    site = Site(spark, tmp_path)
-    yield site
-    site.blobs.close()
 
 
 def test_a_snapshot_is_the_fold_in_parts_of_bounded_size(site: Site) -> None:

@@ -4,9 +4,7 @@ import pytest
 
 from packhorse_services.pipeline.audit.outcome import ExitCode, exit_code
 from packhorse_services.pipeline.snapshot.task import SnapshotRequest
-from tests.spark.test_audit_subscriptions import Site, reported, site
-
-__all__ = ["site"]
+from tests.spark.audit.two_agents.site import Site, reported
 
 pytestmark = pytest.mark.spark
 

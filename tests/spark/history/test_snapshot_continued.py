@@ -1,30 +1,20 @@
 """Snapshots that go on from one another: what has changed is merged in, the rest is copied."""
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from packhorse.snapshots.snapshot import ContentSnapshot, node_list_key
 from packhorse_services.pipeline.errors import TaskFailed
 from packhorse_services.pipeline.history.node_lists import base_writes, list_of
 from packhorse_services.pipeline.snapshot.task import remove_leftovers
 from tests.harness.feed import page
-from tests.spark.test_snapshot import Site
+from tests.spark.history.archived_site import Site
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("several_partitions")]
 
 PART = 200
 """Characters of a part: a handful of nodes."""
-
-
-@pytest.fixture
-def site(spark: SparkSession, tmp_path: Path) -> Iterator[Site]:
-    site = Site(spark, tmp_path)
-    yield site
-    site.blobs.close()
 
 
 def some_day(site: Site, random_: random.Random) -> None:

@@ -1,12 +1,9 @@
 """What has expired stays in the snapshots: quiet agents, removed packages, what was left out."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from packhorse.content.node import Binary
 from packhorse_services.pipeline.errors import TaskRefused
@@ -16,18 +13,11 @@ from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.upkeep import expiry
 from tests.harness.feed import page
 from tests.harness.history import content_of, statuses
-from tests.spark.test_snapshot import Site
+from tests.spark.history.archived_site import Site
 
 pytestmark = pytest.mark.spark
 
 LATER = datetime(2030, 1, 1, tzinfo=UTC).date()
-
-
-@pytest.fixture
-def site(spark: SparkSession, tmp_path: Path) -> Iterator[Site]:
-    site = Site(spark, tmp_path)
-    yield site
-    site.blobs.close()
 
 
 def expire(site: Site, up_to: int) -> None:

@@ -17,9 +17,7 @@ from packhorse_services.pipeline.archive.silver import MISSING
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.delta import SILVER
 from tests.harness.archive import append, package, package_id
-from tests.harness.archive_site import ArchiveSite, archive_site
-from tests.harness.kafka.broker import RunningKafka
-from tests.harness.postgres import Databases
+from tests.harness.archive_site import ArchiveSite, archive_site, journal_url
 
 pytestmark = pytest.mark.spark
 
@@ -56,15 +54,6 @@ def site(
         found.fill(range(20, 25))
         found.archive()
         yield found
-
-
-def journal_url(request: pytest.FixtureRequest) -> str:
-    """Return the URL of the journal that the fixture's parameter names."""
-    if request.param == "kafka":
-        broker: RunningKafka = request.getfixturevalue("kafka")
-        return broker.url
-    databases: Databases = request.getfixturevalue("databases")
-    return databases.new()
 
 
 def test_bronze_is_the_journal(site: ArchiveSite) -> None:

@@ -16,10 +16,11 @@ from packhorse_services.pipeline.measures.changes import NOTHING
 from packhorse_services.pipeline.measures.task import measure
 from packhorse_services.pipeline.measures.writing import MeasuresTables
 from packhorse_services.pipeline.storage import schemas, tables
-from packhorse_services.pipeline.storage.delta import prepare, stored
+from packhorse_services.pipeline.storage.delta import prepare
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.upkeep.expiry import expire, expire_statuses
-from tests.harness.silver_rows import HOUR, START, announcement, package, status
+from tests.harness.measures import contents
+from tests.harness.silver_rows import HOUR, START, announcement, append, package, status
 
 pytestmark = pytest.mark.spark
 
@@ -52,24 +53,6 @@ def dying(table: str) -> Iterator[None]:
         yield
 
 
-def append(spark: SparkSession, location: Location, name: str, rows: list[Any]) -> None:
-    kinds = {
-        tables.PACKAGES: schemas.PACKAGES,
-        tables.STATUSES: schemas.STATUSES,
-        tables.ANNOUNCEMENTS: schemas.ANNOUNCEMENTS,
-    }
-    frame = spark.createDataFrame(rows, kinds[name]).coalesce(1)
-    frame.write.format("delta").mode("append").save(location.spark_path(name))
-
-
-def contents(location: Location) -> dict[str, list[str]]:
-    """Return the rows of each table of measures as text, without Spark: its looks are slow."""
-    return {
-        name: sorted(map(str, stored(location, name).to_pyarrow_table().to_pylist()))
-        for name in WRITTEN
-    }
-
-
 @pytest.fixture
 def location(tmp_path: Path) -> Iterator[Location]:
     place = Location.parse(str(tmp_path / "tables"))
@@ -78,9 +61,10 @@ def location(tmp_path: Path) -> Iterator[Location]:
 
 
 def test_new_rows_change_their_hours_and_no_others(spark: SparkSession, location: Location) -> None:
-    append(spark, location, tables.PACKAGES, [package(1, 0), package(2, 2 * HOUR)])
+    append(location, tables.PACKAGES, [package(1, 0), package(2, 2 * HOUR)])
     append(
-        *(spark, location, tables.ANNOUNCEMENTS),
+        location,
+        tables.ANNOUNCEMENTS,
         [announcement(0, 0), announcement(1_000, 1), announcement(2 * HOUR + 1_000, 2)],
     )
     made = measure(spark, location)
@@ -90,8 +74,8 @@ def test_new_rows_change_their_hours_and_no_others(spark: SparkSession, location
     assert len(before[tables.DELIVERY]) == 2
     assert [measure(spark, location), contents(location)] == [None, before]
 
-    append(spark, location, tables.STATUSES, [status(1, 3 * HOUR, "REMOVED_FAILED", reason="no")])
-    append(spark, location, tables.PACKAGES, [package(3, 4 * HOUR)])
+    append(location, tables.STATUSES, [status(1, 3 * HOUR, "REMOVED_FAILED", reason="no")])
+    append(location, tables.PACKAGES, [package(3, 4 * HOUR)])
     with dying(tables.DELIVERY):
         measure(spark, location)
     torn = contents(location)
@@ -117,13 +101,15 @@ def test_without_an_archive_there_is_nothing_to_measure(
 
 def expired_and_measured(spark: SparkSession, location: Location) -> tuple[Any, Any]:
     """Measure, expire two days, measure all hours; return the contents before and the last run."""
-    append(spark, location, tables.PACKAGES, [package(1, HOUR), package(2, 2 * DAY)])
+    append(location, tables.PACKAGES, [package(1, HOUR), package(2, 2 * DAY)])
     append(
-        *(spark, location, tables.STATUSES),
+        location,
+        tables.STATUSES,
         [status(1, 2 * HOUR, "REMOVED_FAILED", reason="no"), status(2, 2 * DAY + HOUR)],
     )
     append(
-        *(spark, location, tables.ANNOUNCEMENTS),
+        location,
+        tables.ANNOUNCEMENTS,
         [announcement(0, 0), announcement(3 * HOUR, 1), announcement(2 * DAY + 2 * HOUR, 2)],
     )
     measure(spark, location)
@@ -149,8 +135,8 @@ def test_new_rows_change_no_hours_whose_rows_have_expired(
     spark: SparkSession, location: Location
 ) -> None:
     before, _ = expired_and_measured(spark, location)
-    append(spark, location, tables.STATUSES, [status(2, 2 * DAY + 3 * HOUR, "REMOVED")])
-    append(spark, location, tables.ANNOUNCEMENTS, [announcement(3 * DAY, 2)])
+    append(location, tables.STATUSES, [status(2, 2 * DAY + 3 * HOUR, "REMOVED")])
+    append(location, tables.ANNOUNCEMENTS, [announcement(3 * DAY, 2)])
     measure(spark, location)
     after = contents(location)
     assert set(before[tables.PUBLISHING]) == set(after[tables.PUBLISHING])

@@ -4,12 +4,10 @@ On S3 only a conditional put keeps one writer's commit from overwriting another'
 store looks first and writes afterwards.
 """
 
-import os
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +23,9 @@ from packhorse_services.pipeline.upkeep.task import keep_up, plan
 from tests.harness.archive_site import ArchiveSite, archive_site, on_s3
 from tests.harness.blind_commit import commit_blindly
 from tests.harness.s3 import S3Server
+from tests.harness.upkeep import ROUNDS, require_whole, tomorrow
 
 pytestmark = pytest.mark.spark
-
-ROUNDS = int(os.environ.get("TEST_UPKEEP_ROUNDS", "1"))
-SILVER = (tables.PACKAGES, tables.STATUSES, tables.COMMAND_STATUSES, tables.EVENTS)
 
 
 @pytest.fixture
@@ -41,26 +37,6 @@ def site(
         on_s3(folder, s3, f"upkeep-{tmp_path.name}") as found,
     ):
         yield found
-
-
-def tomorrow() -> datetime:
-    """Return a time at which today is a finished day."""
-    return datetime.now(UTC) + timedelta(days=1)
-
-
-def require_whole(site: ArchiveSite) -> None:
-    """Fail unless bronze is the journal, and silver has each record of bronze once."""
-    site.require_equal_sets()
-    records = Counter(
-        (row["topic"], row["partition"], row["offset"]) for row in site.rows("bronze")
-    )
-    found: Counter[str] = Counter()
-    for table in SILVER:
-        rows = site.rows(table)
-        places = {(row["partition"], row["offset"]) for row in rows}
-        assert len(places) == len(rows), f"a record is in {table} twice"
-        found[table] = len(rows)
-    assert sum(found.values()) == len(records), "silver lacks records"
 
 
 @pytest.mark.depth  # `test_measures_beside_upkeep.py` has a third task beside them

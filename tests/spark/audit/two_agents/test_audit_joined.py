@@ -18,9 +18,7 @@ from packhorse_services.subscriber.journal.sequences import HighWater
 from packhorse_services.subscriber.snapshots.load import Load, load
 from tests.harness.history import JOURNAL
 from tests.harness.subscriber import rows_of
-from tests.spark.test_audit_subscriptions import Site, reported, site
-
-__all__ = ["site"]
+from tests.spark.audit.two_agents.site import Site, reported
 
 pytestmark = pytest.mark.spark
 

@@ -1,0 +1,76 @@
+"""An archive of two publisher agents, and a subscriber that is audited."""
+
+from contextlib import closing
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from packhorse.db.connect import connect
+from packhorse.packages.apply import apply
+from packhorse.snapshots.snapshot import ContentSnapshot
+from packhorse.wire.package_codec import decode_package
+from packhorse_services.pipeline.audit.archive_end import ArchiveEnd
+from packhorse_services.pipeline.audit.expected import Expectations
+from packhorse_services.pipeline.audit.outcome import Audited
+from packhorse_services.pipeline.audit.task import Audit
+from packhorse_services.pipeline.snapshot.task import SnapshotRequest, make_snapshot
+from packhorse_services.pipeline.storage.location import Location
+from tests.harness.feed import page
+from tests.harness.history import JOURNAL, History, archive
+
+Subscriptions = dict[str, tuple[int, int]]
+"""Of each publisher agent: the offset, and where the subscription began."""
+
+
+@dataclass
+class Site:
+    """An archive of two publisher agents, and a subscriber."""
+
+    spark: SparkSession
+    location: Location
+    url: str
+    history: History
+    archived: int = 0
+
+    def write(self, agent: str, path: str, version: int = 1) -> int:
+        """Let an agent distribute a page; returns the offset."""
+        self.history.agent = agent
+        return self.history.add(page(path, version))
+
+    def imported(self, offsets: list[int], subscriptions: Subscriptions) -> None:
+        """Archive what is new, import packages in this order, and stand at these offsets."""
+        if new := self.history.records[self.archived :]:
+            archive(self.location, new)
+        self.archived = len(self.history.records)
+        records = {record.offset: record for record in self.history.records}
+        with closing(connect(self.url, "tests")) as connection:
+            for offset in offsets:
+                package = decode_package(records[offset].headers, records[offset].value)
+                apply(connection, [package], self.history.bodies)
+            for agent, (offset, started) in subscriptions.items():
+                connection.execute(
+                    "INSERT INTO bookkeeping.position (publisher_agent, journal_id, epoch, "
+                    "log_offset, package_id, started_offset) VALUES (%s, %s, 1, %s, '', %s)",
+                    (agent, JOURNAL, offset, started),
+                )
+            connection.commit()
+
+    def edit(self, statement: str) -> None:
+        with closing(connect(self.url, "tests")) as connection:
+            connection.execute(statement)
+            connection.commit()
+
+    def snapshot(self, request: SnapshotRequest) -> ContentSnapshot:
+        blobs_url = str(self.history.bodies.root)
+        return make_snapshot(self.spark, self.location, blobs_url, request).snapshot
+
+    def audit(self, run: str, *, since_start: bool = False) -> Audited:
+        end, blobs = ArchiveEnd(self.spark, self.location), str(self.history.bodies.root)
+        expectations = Expectations(end, blobs, since_start=since_start)
+        with closing(expectations):
+            return Audit(self.spark, self.location, run, expectations).one("sub", self.url)
+
+
+def reported(audited: Audited) -> set[tuple[str, str, int | None]]:
+    assert audited.problem == ""
+    return {(one.kind, one.path, one.offset) for one in audited.findings}

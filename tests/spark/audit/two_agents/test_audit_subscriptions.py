@@ -1,0 +1,81 @@
+"""What the audit says of subscriptions at different offsets, and of who joined by a snapshot."""
+
+import pytest
+
+from packhorse_services.pipeline.snapshot.task import SnapshotRequest
+from tests.harness.history import statuses
+from tests.spark.audit.two_agents.site import Site, reported
+
+pytestmark = pytest.mark.spark
+
+
+def test_subscriptions_at_different_offsets_are_each_held_to_their_own(site: Site) -> None:
+    for path in ("/a", "/b"):
+        site.write("main", f"/m{path}")
+        site.write("other", f"/o{path}")
+    site.imported([0, 2, 1], {"main": (2, -1), "other": (1, -1)})
+    audited = site.audit("before")
+    assert reported(audited) == set()
+    assert any("different offsets" in note for note in audited.notes)
+    site.edit("DELETE FROM content.node WHERE path IN ('/m/b', '/o/a')")
+    site.edit("INSERT INTO content.node VALUES ('/o/b', 'page', '{}', '{}')")
+    found = reported(site.audit("after"))
+    assert found == {("missing", "/m/b", 2), ("missing", "/o/a", 1), ("extra", "/o/b", None)}
+
+
+def test_who_joined_by_a_snapshot_is_audited_like_the_others(site: Site) -> None:
+    for number in range(4):
+        site.write("main", f"/p{number}")
+    site.imported([0, 1, 2, 3], {"main": (3, 1)})
+    audited = site.audit("before")
+    assert reported(audited) == set()
+    assert any("began behind offset 1" in note for note in audited.notes)
+    assert any("the blob store has no snapshot" in note for note in audited.notes)
+    site.edit("DELETE FROM content.node WHERE path IN ('/p0', '/p3')")
+    assert reported(site.audit("after")) == {("missing", "/p0", 0), ("missing", "/p3", 3)}
+
+
+def test_who_began_with_the_latest_is_audited_since_its_start(site: Site) -> None:
+    for number in range(4):
+        site.write("main", f"/p{number}")
+    site.imported([2, 3], {"main": (3, 1)})
+    assert reported(site.audit("whole")) == {("missing", "/p0", 0), ("missing", "/p1", 1)}
+    assert reported(site.audit("since", since_start=True)) == set()
+    site.edit("DELETE FROM content.node WHERE path = '/p2'")
+    assert reported(site.audit("broken", since_start=True)) == {("missing", "/p2", 2)}
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        SnapshotRequest(2, leave_out=(1,)),
+        pytest.param(SnapshotRequest(2, subscriber="golden"), marks=pytest.mark.depth),
+    ],
+    ids=["leave-out", "golden"],
+)
+def test_r8_who_joined_by_a_snapshot_is_held_to_what_that_left_out(
+    site: Site, request_of: SnapshotRequest
+) -> None:
+    for number in range(4):
+        site.write("main", f"/p{number}")
+    site.imported([0, 2, 3], {"main": (3, 2)})
+    statuses(site.location, ("golden", 1, "REMOVED"))
+    made = site.snapshot(request_of)
+    audited = site.audit("joined")
+    assert reported(audited) == set()
+    assert any(made.id in note for note in audited.notes)
+    site.edit("DELETE FROM content.node WHERE path IN ('/p0', '/p3')")
+    assert reported(site.audit("broken")) == {("missing", "/p0", 2), ("missing", "/p3", 3)}
+
+
+@pytest.mark.depth
+def test_which_snapshot_was_loaded_is_not_certain_and_that_is_noted(site: Site) -> None:
+    for number in range(3):
+        site.write("main", f"/p{number}")
+    site.imported([0, 2], {"main": (2, 2)})
+    whole, other = site.snapshot(SnapshotRequest()), site.snapshot(SnapshotRequest(leave_out=(1,)))
+    audited = site.audit("run")
+    first, second = sorted((whole, other), key=lambda one: one.id, reverse=True)  # as chosen
+    assert reported(audited) == ({("missing", "/p1", 2)} if first == whole else set())
+    assert any(f"held to {first.id}" in note for note in audited.notes)
+    assert any(f"may have loaded {second.id}" in note for note in audited.notes)
