@@ -36,9 +36,12 @@ class Cluster:
         )
         made.start()
         eventually(
-            lambda: sorted(self.instances(self.one)) == ["one", "two"],
+            lambda: all(
+                sorted(self.instances(program)) == ["one", "two"]
+                for program in (self.one, self.two)
+            ),
             timeout=WAIT_S,
-            what="both in one view",
+            what="both in the view of both",
         )
 
     def ask(self, program: Program, method: str, path: str, **more: Any) -> httpx.Response:
