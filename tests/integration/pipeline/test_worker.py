@@ -29,7 +29,7 @@ class Script(Task):
 
     @property
     def command(self) -> Sequence[str]:
-        return (sys.executable, "-c", self.text)
+        return (sys.executable, "-u", "-c", self.text)
 
 
 def script(name: str, text: str) -> Script:

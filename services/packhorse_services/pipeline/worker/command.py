@@ -60,7 +60,8 @@ class Task:
     @property
     def command(self) -> Sequence[str]:
         """What is run; nothing of a job comes into it."""
-        return (sys.executable, "-m", "packhorse_services.pipeline", self.name)
+        # Unbuffered: a line is in the job's log when it is said, in the order of both streams.
+        return (sys.executable, "-u", "-m", "packhorse_services.pipeline", self.name)
 
     @property
     def schedule(self) -> ScheduleDefinition:
