@@ -10,14 +10,14 @@ from packhorse.client.errors import NoAnswer, NoAnswerInTime
 from packhorse.client.exchange import Effect, Request, ServiceName
 from packhorse.client.problems import Words
 
-_SILENT_S, _LIVES_S = 1.0, 1.0
-"""A service is asked whether it lives once it has been silent, and answers that in time."""
+_SILENT_S, _LIVES_S = 1.0, 3.0
+"""A service that has been silent is asked whether it lives; a busy one has time to say so."""
 
 WORDS = Words(address="its URL in this console's settings")
 
 
 class ImpatientClient(AsyncClient):
-    """Waits up to the time-out for a long answer of a service that lives, and 2 s for any other.
+    """Waits up to the time-out for a long answer of a service that lives, and 4 s for any other.
 
     Its errors name the kind of the service that does not answer.
     """
