@@ -26,6 +26,10 @@ _SCHEMAS = {
     "slowest": schemas.SLOWEST,
     "publishing": schemas.PUBLISHING,
 }
+_TABLES = (
+    *(tables.PUBLISHING, tables.FAILURES, tables.SLOWEST),
+    *(tables.SUBSCRIPTIONS, tables.DELIVERY),
+)
 _LATENCY = {f"latency_{which}_ms": 1000 for which in ("p50", "p95", "p99", "max")}
 _SUBSCRIPTION = {"subscriber": "sub1", "publisher_agent": "main", "hour": NOON}
 _PLAIN: Mapping[str, Mapping[str, Any]] = {
@@ -94,5 +98,5 @@ def contents(location: Location) -> dict[str, list[str]]:
     """Return the rows of each table of measures as text."""
     return {
         name: sorted(map(str, stored(location, name).to_pyarrow_table().to_pylist()))
-        for name in (*_SCHEMAS, tables.SUBSCRIPTIONS)
+        for name in _TABLES
     }
