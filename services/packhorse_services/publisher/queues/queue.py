@@ -182,8 +182,7 @@ class Queues:
         first = replace(wanted, start=max(start, wanted.start))
         page = await self.feed.page(first, _PAGE_S) if wanted.limit else QueuePage()
         if first.start != start or wanted.filter != ALL or not page.entries:
-            front = await self.feed.page(PageRange(start, -1, 1), _PAGE_S)
-            return (front.entries[0] if front.entries else None), page
+            return await self.feed.first(start, _PAGE_S), page
         return page.entries[0], page
 
     async def overview(self) -> list[SubscriberQueue]:

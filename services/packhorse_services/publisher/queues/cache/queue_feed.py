@@ -13,6 +13,7 @@ from packhorse.messaging.api import Journal, Record
 from packhorse.messaging.reading import Progress, follow, keep_following
 from packhorse.runtime.lifecycle import Worker
 from packhorse.runtime.threads import Threads, shared_result
+from packhorse_services.publisher.queues.cache.columns import QueueEntry
 from packhorse_services.publisher.queues.cache.journal_pages import JournalPages, PageRange
 from packhorse_services.publisher.queues.cache.position_check import PositionCheck
 from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
@@ -131,6 +132,17 @@ class QueueFeed:
         except TimeoutError as error:
             raise QueueLoading("the queue is still being read; ask again shortly") from error
         return self._continued(wanted, page)
+
+    async def first(self, start: int, timeout: float) -> QueueEntry | None:
+        """Return the first package from `start` on, as `page` does; None: not found in time.
+
+        Other agents may have more packages before it than one page reads.
+        """
+        until = self._clock.monotonic() + timeout
+        page = await self.page(PageRange(start, -1, 1), timeout)
+        while not page.entries and page.behind is not None and self._clock.monotonic() < until:
+            page = await self.page(PageRange(page.behind + 1, -1, 1), timeout)
+        return page.entries[0] if page.entries else None
 
     def _continued(self, wanted: PageRange, page: QueuePage) -> QueuePage:
         """Return the page with what the cache has behind it."""
