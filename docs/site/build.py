@@ -43,12 +43,16 @@ _CHAPTERS = {
 }
 
 
+_ALONE = "---\norphan: true\n---\n\n"
+"""Before a decision: its index leads to it, and no page's menu lists a hundred of them."""
+
+
 def put_together(folder: Path) -> None:
     """Write every page of the site, as Markdown, into an empty folder."""
     pages = placed()
     for source, place in pages.items():
         text = as_site_page(source, (ROOT / source).read_text(), pages)
-        _write(folder / place, text)
+        _write(folder / place, _ALONE + text if place.startswith("adr/0") else text)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     services = sorted((ROOT / "openapi").glob("*.yaml"))
     for path in services:
@@ -70,8 +74,6 @@ def _add_contents(folder: Path, services: list[str]) -> None:
         named = (name for name in others if name != "index.md")
         _append(folder / start, _tree(sorted(named, key=lambda name: text.index(f"({name}"))))
     _append(folder / "guide/clients.md", _tree(f"/clients/{one}.md" for one in CLIENTS))
-    decisions = sorted(page.name for page in (folder / "adr").glob("0*.md"))
-    _append(folder / "adr/index.md", _tree(decisions))
     _append(folder / "api.md", _tree([*services, "api/events.md"]))
 
 
