@@ -106,7 +106,7 @@ def _java_command(folder: Path) -> list[str]:
 
 
 LANGUAGES: Mapping[str, tuple[Callable[[Path], None], Callable[[Path], list[str]]]] = {
-    "typescript": (_typescript, lambda _: [str(NODE / "node"), "runner.js"]),
+    "typescript": (_typescript, lambda _: [str(NODE / "node"), "--expose-gc", "runner.js"]),
     "java": (_java, _java_command),
     "go": (_go, lambda folder: [str(folder / "runner")]),
 }

@@ -1,4 +1,4 @@
-import { type Retries, retrying, slept } from "./retrying.js";
+import { begun, type Retries, retrying, slept } from "./retrying.js";
 
 /** Something that happened; `id` goes on behind it: `after: event.id`. */
 export interface StreamEvent {
@@ -42,7 +42,7 @@ export async function* follow(url: string, options: Follow = {}): AsyncGenerator
     try {
       const body = await opened(send, url, id, options);
       isConnected = true;
-      for await (const block of blocksOf(body, silence)) {
+      for await (const block of blocksOf(body, silence, signal)) {
         losses = 0;
         retry = block.retry ?? retry;
         id = block.id || id;
@@ -51,6 +51,7 @@ export async function* follow(url: string, options: Follow = {}): AsyncGenerator
     } catch (error) {
       if (!isConnected || signal?.aborted || isForGood(error)) throw error;
     }
+    signal?.throwIfAborted();
     await sleep(Math.min(LONGEST_PAUSE, retry * 2 ** losses));
   }
 }
@@ -78,7 +79,8 @@ function inTime(send: typeof fetch, seconds: number): typeof fetch {
     const close = () => closing.abort(request.signal.reason ?? new TypeError("no answer in time"));
     const late = setTimeout(close, seconds * 1000);
     request.signal.addEventListener("abort", close, { once: true });
-    return send(new Request(request, { signal: closing.signal })).finally(() => clearTimeout(late));
+    const sent = begun(send, new Request(request, { signal: closing.signal }));
+    return sent.finally(() => clearTimeout(late));
   };
 }
 
@@ -87,9 +89,14 @@ function isForGood(error: unknown): boolean {
   return status !== undefined && status !== 429 && status < 500;
 }
 
-async function* blocksOf(body: ReadableStream, silence: number): AsyncGenerator<Block> {
+async function* blocksOf(
+  body: ReadableStream,
+  silence: number,
+  signal?: AbortSignal,
+): AsyncGenerator<Block> {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   const lost = () => void reader.cancel().catch(() => undefined);
+  signal?.addEventListener("abort", lost, { once: true });
   let text = "";
   try {
     while (true) {
@@ -101,6 +108,7 @@ async function* blocksOf(body: ReadableStream, silence: number): AsyncGenerator<
       yield* parts.map(parsed);
     }
   } finally {
+    signal?.removeEventListener("abort", lost);
     lost();
   }
 }

@@ -23,6 +23,8 @@ interface Tried {
 
 const AWAY = [502, 503, 504];
 const FULL = 429;
+/** A signal reaches a request only while something refers to the request: Node.js holds it weakly. */
+const underWay = new Set<Request>();
 const NOT_REACHED = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT)$/;
 
 /**
@@ -71,13 +73,23 @@ function mayArriveTwice({ method, headers }: Request): boolean {
 
 async function sent(send: typeof fetch, request: Request): Promise<Tried> {
   try {
-    const answer = await send(request);
+    const answer = await begun(send, request);
     const type = answer.headers.get("Content-Type") ?? "json";
     if (!type.includes("json")) return { answer };
     const body = await answer.arrayBuffer(); // a cut in the middle is found here
     return { answer: new Response(body.byteLength ? body : null, answer) };
   } catch (lost) {
     return { lost };
+  }
+}
+
+/** Sends a request that hears its signal until its answer begins. */
+export async function begun(send: typeof fetch, request: Request): Promise<Response> {
+  underWay.add(request);
+  try {
+    return await send(request);
+  } finally {
+    underWay.delete(request);
   }
 }
 

@@ -119,11 +119,14 @@ async function answered(asked: Asked) {
   const retries = { patience, repeatable, sleep };
   const settings = { baseUrl, auth: token, fetch: retrying(retries) };
   for (const { client } of [content, jobs, publisher, topology]) client.setConfig(settings);
+  const collecting = setInterval(gc!, 50); // what only a signal refers to is gone
   try {
     return { result: await CALLS[asked.call]!(asked, { ...retries, token }), pauses };
   } catch (error) {
     const { status = 0, type = "" } = error as { status?: number; type?: string };
     return { error: { status, kind: type.slice(type.lastIndexOf("/") + 1), said: `${error}` }, pauses };
+  } finally {
+    clearInterval(collecting);
   }
 }
 
