@@ -223,22 +223,20 @@ def token(context: typer.Context) -> None:
 @app.command("content", context_settings=_PASSED_ON, add_help_option=False)
 def content(context: typer.Context) -> None:
     """Import folders and ZIP files into content, and export it; --server is a content service."""
-    raise typer.Exit(service_commands.content(_connection(context), context.args or ["--help"]))
+    service_commands.content(_connection(context), context.args or ["--help"])
 
 
 @app.command("cleanup", context_settings=_PASSED_ON, add_help_option=False)
 def cleanup(context: typer.Context) -> None:
     """Remove stored packages that the journal has forgotten, now: cleanup run [--dry-run]."""
-    raise typer.Exit(
-        service_commands.forward(_connection(context), "cleanup", context.args or ["--help"])
-    )
+    service_commands.become(_connection(context), "cleanup", context.args or ["--help"])
 
 
 @app.command("pipeline", context_settings=_PASSED_ON, add_help_option=False)
 def pipeline(context: typer.Context) -> None:
     """Archive, measure, audit, take snapshots, with Spark: pipeline TASK [OPTIONS]."""
     service_commands.require_options_of_tasks(context.args)
-    raise typer.Exit(service_commands.pipeline(_connection(context), context.args or ["--help"]))
+    service_commands.pipeline(_connection(context), context.args or ["--help"])
 
 
 @config_app.command("check")

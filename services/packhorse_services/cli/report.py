@@ -179,7 +179,9 @@ def _from_tables(
     connection: Connection, name: Name, requested: Mapping[str, str], form: Form, file: IO[bytes]
 ) -> None:
     options = [part for key, value in requested.items() for part in (f"--{key}", value)]
-    code = service_commands.pipeline(connection, ["report", name, "--format", form, *options], file)
+    service_commands.require_pipeline()
+    arguments = ["report", name, "--format", form, *options]
+    code = service_commands.forward(connection, "pipeline", arguments, file)
     if code != 0:
         raise typer.Exit(code)
 

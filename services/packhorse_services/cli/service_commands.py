@@ -1,7 +1,8 @@
-"""Runs a service's own command line as a process, with the stack's settings."""
+"""Runs a service's own command line with the stack's settings, here or as a process."""
 
 import itertools
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib.util import find_spec
 from types import FrameType
-from typing import IO
+from typing import IO, NoReturn
 
 from packhorse.runtime.extras import how_to_install
 from packhorse.runtime.startup import TYPED
@@ -23,10 +24,10 @@ _CLOSE = 0.8
 """How alike two options are of which one is the other misspelt; no option of a task is that."""
 
 
-def content(connection: Connection, arguments: Sequence[str]) -> int:
-    """Run the content service's command line on what `--server` names, or on the stack's tree.
+def content(connection: Connection, arguments: Sequence[str]) -> NoReturn:
+    """Become the content service's command line on what `--server` names, or on the stack's tree.
 
-    Returns its exit code. Raises `CommandFailed` where neither is given.
+    Raises `CommandFailed` where neither is given.
     """
     settings = None
     if connection.server:
@@ -36,7 +37,23 @@ def content(connection: Connection, arguments: Sequence[str]) -> int:
         }
     elif not (_HELP & set(arguments) or _DATABASES & os.environ.keys()):
         connection.require_running()
-    return forward(connection, "content", arguments, settings=settings)
+    become(connection, "content", arguments, settings)
+
+
+def become(
+    connection: Connection,
+    service: str,
+    arguments: Sequence[str],
+    settings: Mapping[str, str] | None = None,
+) -> NoReturn:
+    """Go on as the service's command line, whose end is that of this process, by `SystemExit`.
+
+    What both import is imported once. `settings` win over the environment.
+    """
+    os.environ.update(_environment(connection, service), **(settings or {}))
+    sys.argv = [service, *arguments]
+    runpy.run_module(f"packhorse_services.{service}", run_name="__main__", alter_sys=True)
+    sys.exit()
 
 
 def forward(
@@ -44,16 +61,14 @@ def forward(
     service: str,
     arguments: Sequence[str],
     output: IO[bytes] | None = None,
-    settings: Mapping[str, str] | None = None,
 ) -> int:
     """Run the service's command line, and return its exit code, 128 and the number for a signal.
 
     Its standard output goes to `output` where there is one. Ctrl-C reaches the service by itself,
-    and it may end in order; SIGTERM is handed on. `settings` win over the environment.
+    and it may end in order; SIGTERM is handed on.
     """
     command = [sys.executable, "-m", f"packhorse_services.{service}", *arguments]
-    typed = {TYPED: f"packhorse {service}"}  # for the usage that it prints
-    environment = {**_environment(connection), **typed, **(settings or {})}
+    environment = _environment(connection, service)
     process = subprocess.Popen(command, env=environment, stdout=output)
     with _outlasting(process):
         code = process.wait()
@@ -87,25 +102,28 @@ def require_options_of_tasks(arguments: Sequence[str]) -> None:
 
 
 def pipeline(
-    connection: Connection,
-    arguments: Sequence[str],
-    output: IO[bytes] | None = None,
-    settings: Mapping[str, str] | None = None,
-) -> int:
-    """Run the pipeline's command line. Raises `CommandFailed` where it is not installed."""
+    connection: Connection, arguments: Sequence[str], settings: Mapping[str, str] | None = None
+) -> NoReturn:
+    """Become the pipeline's command line. Raises `CommandFailed` where it is not installed."""
+    require_pipeline()
+    become(connection, "pipeline", arguments, settings)
+
+
+def require_pipeline() -> None:
+    """Raise `CommandFailed` where the pipeline is not installed."""
     missing = [name for name in ("pyspark", "deltalake") if find_spec(name) is None]
     if missing:
         raise CommandFailed(
             f"the pipeline needs {missing[0]}: {how_to_install('pipeline')}", Exit.USAGE
         )
-    return forward(connection, "pipeline", arguments, output, settings)
 
 
-def _environment(connection: Connection) -> dict[str, str]:
+def _environment(connection: Connection, service: str) -> dict[str, str]:
     """Return ours with the stack's settings, unless ours say the same or name a file for it."""
     stack = connection.directory.author_settings()
     unsaid = {name: value for name, value in stack.items() if f"{name}_FILE" not in os.environ}
-    return {**unsaid, **os.environ}
+    typed = {TYPED: f"packhorse {service}"}  # for the usage that it prints
+    return {**unsaid, **os.environ, **typed}
 
 
 @contextmanager

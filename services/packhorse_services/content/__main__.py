@@ -6,19 +6,10 @@ from typing import NoReturn
 import psycopg
 import typer
 
-from packhorse.blobs.open import open_blobs
 from packhorse.content.node import InvalidPath
-from packhorse.db.prepare import prepare_database
 from packhorse.errors import PackhorseError
-from packhorse.runtime import logs
-from packhorse.runtime.auth import authenticator_for
-from packhorse.runtime.configuration import loaded
-from packhorse.runtime.serve import run_service
 from packhorse.runtime.startup import typed
-from packhorse.topology.own_cluster import InstanceProperties, join
-from packhorse_services.content.app import create
 from packhorse_services.content.commands import export_command, import_command
-from packhorse_services.content.settings import Settings
 from packhorse_services.content.transfer.refusals import exit_code
 
 commands = typer.Typer(
@@ -37,21 +28,9 @@ def serve(context: typer.Context) -> None:
     """Serve over HTTP when no command is named."""
     if context.invoked_subcommand is not None:
         return
-    settings = loaded(Settings)
-    logs.configure(settings.log_format, settings.log_level)
-    url = settings.database_url.get_secret_value()
-    prepare_database(url, "packhorse-content")
-    cluster = join(
-        url, settings.topology, InstanceProperties("content", endpoint=settings.endpoint)
-    )
-    app = create(
-        url,
-        open_blobs(settings.blobs_url),
-        authenticator_for(settings),
-        max_blob_bytes=settings.max_blob_bytes,
-        docs=settings.docs,
-    )
-    run_service(app, settings, (cluster,))
+    from packhorse_services.content.app import run  # the other commands need no web framework
+
+    run()
 
 
 def main() -> None:

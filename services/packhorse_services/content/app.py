@@ -10,6 +10,7 @@ from psycopg import Connection
 from packhorse.blobs import archive_routes
 from packhorse.blobs import routes as blob_routes
 from packhorse.blobs.api import BlobStore
+from packhorse.blobs.open import open_blobs
 from packhorse.bookkeeping.act_routes import act_router
 from packhorse.content import digest_routes, subtree_routes
 from packhorse.content import routes as reading
@@ -17,12 +18,18 @@ from packhorse.content.node import InvalidNode, InvalidPath
 from packhorse.content.queries import Pool, ask, lifespan
 from packhorse.db.blocking import in_blocking_code
 from packhorse.db.connect import async_pool
-from packhorse.runtime.auth import Authenticator
+from packhorse.db.prepare import prepare_database
+from packhorse.runtime import logs
+from packhorse.runtime.auth import Authenticator, authenticator_for
+from packhorse.runtime.configuration import loaded
 from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.readiness import Readiness
+from packhorse.runtime.serve import run_service
+from packhorse.topology.own_cluster import InstanceProperties, join
 from packhorse_services.content.http import file_routes, uploads
 from packhorse_services.content.http import routes as writing
+from packhorse_services.content.settings import Settings
 
 _APPLICATION = "packhorse-content"
 _DESCRIPTION = """
@@ -44,6 +51,25 @@ _SERVICE = ServiceDescription(
     problems=_PROBLEMS,
     documentation=("packhorse.content", __package__),
 )
+
+
+def run() -> None:
+    """Serve with the settings of the environment until the process is asked to end."""
+    settings = loaded(Settings)
+    logs.configure(settings.log_format, settings.log_level)
+    url = settings.database_url.get_secret_value()
+    prepare_database(url, _APPLICATION)
+    cluster = join(
+        url, settings.topology, InstanceProperties("content", endpoint=settings.endpoint)
+    )
+    app = create(
+        url,
+        open_blobs(settings.blobs_url),
+        authenticator_for(settings),
+        max_blob_bytes=settings.max_blob_bytes,
+        docs=settings.docs,
+    )
+    run_service(app, settings, (cluster,))
 
 
 def create(

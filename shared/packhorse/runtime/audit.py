@@ -19,7 +19,6 @@ from starlette.routing import Route
 from starlette.types import Scope
 
 from packhorse.runtime.metrics import AUDIT_LEFT_OUT
-from packhorse.runtime.openapi import operation_id
 from packhorse.runtime.principal import Principal
 
 LOGGER = "packhorse.audit"
@@ -50,6 +49,12 @@ class AuditOutcome(StrEnum):
     """A fault of ours, or of a database: it may have been done or not (R26)."""
     UNANSWERED = "UNANSWERED"
     """The client went away before the answer: it may have been done or not."""
+
+
+def operation_id(route: Route) -> str:
+    """Return the function's name in camelCase: clients are generated from it."""
+    first, *rest = route.name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
 
 
 def known(connection: HTTPConnection, caller: Principal) -> None:

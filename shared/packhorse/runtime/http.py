@@ -16,12 +16,13 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 import packhorse
+from packhorse.runtime import audit
 from packhorse.runtime.auth import Authenticator, require
 from packhorse.runtime.direct_routes import DirectRoutes
 from packhorse.runtime.edge import Edge, respond_to
 from packhorse.runtime.limits import DEFAULT_LIMITS, ServiceLimits
 from packhorse.runtime.metrics import BUILD, Reported
-from packhorse.runtime.openapi import complete, operation_id
+from packhorse.runtime.openapi import complete
 from packhorse.runtime.problems import GENERIC, TABLE, Problem, ProblemKind, Table
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.validation import StrictRoute, problem_of_validation
@@ -92,7 +93,7 @@ def _bare_app(title: str, description: str, lifespan: Lifespan | None) -> FastAP
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
-        generate_unique_id_function=operation_id,
+        generate_unique_id_function=audit.operation_id,
         redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )

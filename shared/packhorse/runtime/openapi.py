@@ -12,7 +12,6 @@ from typing import Any
 
 from fastapi import FastAPI
 from pydantic import BaseModel
-from starlette.routing import Route
 
 from packhorse.runtime.problems import ProblemDocument, documented
 
@@ -99,12 +98,6 @@ _INT64 = 2**63
 _UPPER, _LOWER = ("maximum", "exclusiveMaximum"), ("minimum", "exclusiveMinimum")
 _STREAM = "text/event-stream"
 _EVENTS = "x-events"
-
-
-def operation_id(route: Route) -> str:
-    """Return the function's name in camelCase: clients are generated from it."""
-    first, *rest = route.name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
 
 
 def event_stream(kinds: Mapping[str, type[BaseModel]], service: str = "service") -> Json:

@@ -1,7 +1,9 @@
 """`packhorse distribute --bulk`: which options it takes, and what the pipeline is given."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -19,10 +21,10 @@ class Pipeline:
         self.settings: Mapping[str, str] = {}
 
     def __call__(
-        self, connection: Connection, arguments: Sequence[str], *, settings: Mapping[str, str]
-    ) -> int:
+        self, connection: Connection, arguments: Sequence[str], settings: Mapping[str, str]
+    ) -> NoReturn:
         self.arguments, self.settings = arguments, settings
-        return self.code
+        sys.exit(self.code)
 
 
 @pytest.mark.parametrize(

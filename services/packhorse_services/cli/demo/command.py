@@ -107,7 +107,8 @@ class Demo:
     def import_files(self, folder: Path) -> None:
         """Import the folder into the author; what the import refuses is left out and reported."""
         try:
-            if service_commands.content(self.connection, ["import", str(folder), "--at", ROOT]):
+            arguments = ["import", str(folder), "--at", ROOT]
+            if service_commands.forward(self.connection, "content", arguments):
                 raise CommandFailed(f"{folder} could not be imported")
         except CommandFailed as error:
             _say(f"{error}; going on with what was imported")

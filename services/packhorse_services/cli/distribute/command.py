@@ -6,7 +6,7 @@ With `--from-file` it is as many requests as the file has lines, with `--bulk` o
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -135,7 +135,7 @@ def distribute(context: typer.Context, *, paths: Paths = None, options: Distribu
     if options.bulk or options.bulk_id is not None:
         if not options.bulk or by_file or options.keep_going:
             raise CommandFailed(BULK_USAGE, Exit.USAGE)
-        raise typer.Exit(_in_bulk(connection, requested, options.bulk_id))
+        _in_bulk(connection, requested, options.bulk_id)
     if by_file:
         _replay(
             connection,
@@ -149,8 +149,8 @@ def distribute(context: typer.Context, *, paths: Paths = None, options: Distribu
         _distribute(connection, requested)
 
 
-def _in_bulk(connection: Connection, requested: _Requested, bulk_id: str | None) -> int:
-    """Let the pipeline distribute a subtree as many packages, and return its exit code.
+def _in_bulk(connection: Connection, requested: _Requested, bulk_id: str | None) -> NoReturn:
+    """Become the pipeline's program, which distributes a subtree as many packages.
 
     Raises `CommandFailed` where there is no pipeline.
     """
@@ -161,7 +161,7 @@ def _in_bulk(connection: Connection, requested: _Requested, bulk_id: str | None)
     # By the environment, for anybody may read the arguments of a process.
     settings = {"PACKHORSE_SERVER": connection.publisher_url(), "PACKHORSE_TOKEN": token or ""}
     arguments = ["bulk", "--deep", *requested.paths, *(["--id", bulk_id] if bulk_id else [])]
-    return service_commands.pipeline(connection, arguments, settings=settings)
+    service_commands.pipeline(connection, arguments, settings)
 
 
 def _replay(
