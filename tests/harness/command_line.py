@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ import pytest
 from packhorse_services.cli.app import run
 from packhorse_services.cli.client.data_directory import DataDirectory
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from tests.harness.imported import COMMAND_LINE, begin_module
 from tests.harness.processes import READY_S, Process
 from tests.harness.waiting import eventually
 
@@ -77,11 +79,11 @@ def packhorse(
     """Run the command line to its end in this process, on the stack in `data`.
 
     Saves the start of a program each time. Only for the main thread, and for commands that write
-    text and start no program that would write to our own output.
+    text, start no program that would write to our own output, and configure no logs.
     """
     options = ("--data", str(data)) if data else ()
     out, said = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(said), _nothing_to_read(), _own_alarm():
+    with redirect_stdout(out), redirect_stderr(said), _own_process(), _own_alarm():
         code = run([*options, *arguments])
     return _checked(arguments, code, out.getvalue(), said.getvalue(), check)
 
@@ -89,17 +91,14 @@ def packhorse(
 def packhorse_program(
     *arguments: str, data: Path | None = None, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command line to its end as a program of its own."""
+    """Run the command line to its end as a program of its own, a fork that has imported it."""
     options = ("--data", str(data)) if data else ()
-    done = subprocess.run(
-        (sys.executable, "-m", "packhorse_services.cli", *options, *arguments),
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=540,
-        check=False,
-    )
-    return _checked(arguments, done.returncode, done.stdout, done.stderr, check)
+    with Path(os.devnull).open("rb") as nothing, TemporaryFile() as out, TemporaryFile() as said:
+        files = [file.fileno() for file in (nothing, out, said)]
+        module = (COMMAND_LINE, *options, *arguments)
+        code = begin_module(module, os.environ, Path.cwd(), files).wait(540)
+        texts = [os.pread(file, os.fstat(file).st_size, 0).decode() for file in files[1:]]
+    return _checked(arguments, code, *texts, check)
 
 
 def _checked(
@@ -110,10 +109,17 @@ def _checked(
 
 
 @contextmanager
-def _nothing_to_read() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "stdin", io.StringIO())
-        yield
+def _own_process() -> Iterator[None]:
+    """Let nothing be read, and take back what a command that becomes another has changed."""
+    before = dict(os.environ)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "stdin", io.StringIO())
+            patch.setattr(sys, "argv", sys.argv)
+            yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 @contextmanager
