@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+THIS = Path(__file__)
+ROOT = THIS.parents[2]
 SOURCES = ("shared", "services", "tests")
 OTHER_FOLDERS = ("helm", "openapi", "proto", ".ci")
 MOST_LINES = 300
@@ -85,6 +86,16 @@ def test_no_test_imports_another() -> None:
         if isinstance(node, ast.ImportFrom) and re.search(r"\.test_\w+$", node.module or "")
     ]
     assert not found
+
+
+def test_what_needs_spark_is_where_make_test_looks_for_it() -> None:
+    """To collect all other tests, too, takes a minute of the processor in the Spark phase."""
+    (command,) = re.findall(r"-m 'spark and not depth' .*", (ROOT / "Makefile").read_text())
+    places = [ROOT / place for place in re.findall(r"tests/\w+", command)]
+    assert places
+    marked = [path for path in modules() if "mark.spark" in path.read_text() and path != THIS]
+    elsewhere = [p for p in marked if not any(p.is_relative_to(place) for place in places)]
+    assert not elsewhere
 
 
 def test_no_generator_holds_a_cursor_or_a_transaction() -> None:
