@@ -201,6 +201,24 @@ def test_a_distribution_shows_each_subscriber_what_failed_first(site: ConsoleSit
     assert site.get("distribution?agent=main&number=other").status_code == 404
 
 
+def test_of_many_subscribers_a_distribution_shows_some_and_finds_the_others(
+    site: ConsoleSite,
+) -> None:
+    one, *_ = matrix()["subscribers"]
+    rows = [{**one, "subscriber": f"web-{number}"} for number in range(300)]
+    failed = {**one, "subscriber": "last", "state": "REMOVED_FAILED"}
+    site.publisher.answers["GET /distributions/d1"] = {**matrix(), "subscribers": [*rows, failed]}
+    page = "distribution?agent=main&number=d1"
+    text = site.get(page).text
+    assert text.count("data-subscriber=") == 250
+    assert 'data-subscriber="last"' in text, "what failed comes first"
+    assert "51 more; the filter" in text
+    assert "<b>300</b>" in text
+    assert site.get(f"{page}&find=WEB-299").text.count("data-subscriber=") == 1
+    assert site.get(f"{page}&state=REMOVED_FAILED").text.count("data-subscriber=") == 1
+    assert "Show all 301" in site.get(f"{page}&find=nobody").text
+
+
 def matrix(said: str = "the disk is full") -> dict[str, Any]:
     one = {"stale": False, "attempts": 0, "reason": "", "next_attempt_at": None}
     return {

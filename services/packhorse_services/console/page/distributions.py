@@ -22,6 +22,8 @@ from packhorse_services.console.upstream import cursor_of
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
 _ROWS = 100
+_MOST_SUBSCRIBERS = 250
+"""A page of more is slow, and nobody reads it; the filter narrows it down."""
 _LONGEST_FORM = 8_000
 _MOST_PAGES = 20
 """Pages of the publisher that one page of ours looks through."""
@@ -50,6 +52,26 @@ class DistributionSearch(PageAddress):
 Filter = Annotated[DistributionSearch, Depends()]
 
 
+@dataclass(frozen=True)
+class OneDistribution(PageAddress):
+    """Whose page it is, and at which subscribers; empty: all."""
+
+    page = "distribution"
+
+    agent: _Name
+    number: _Name
+    find: _Word = ""
+    state: _Word = ""
+
+    def takes(self, row: Document) -> bool:
+        """Return whether the part of a subscriber is shown."""
+        found = self.find.casefold() in str(row["subscriber"]).casefold()
+        return found and self.state in ("", row["state"])
+
+
+One = Annotated[OneDistribution, Depends()]
+
+
 @dataclass(frozen=True, slots=True)
 class FoundDistributions:
     """A page of distributions, newest first; `wrong` is what is wrong with the filter."""
@@ -71,23 +93,25 @@ async def show_distributions(visit: PageVisit, requested: Filter) -> Response:
 
 
 @router.get("/distribution")
-async def show_distribution(visit: PageVisit, agent: _Name, number: _Name) -> Response:
+async def show_distribution(visit: PageVisit, requested: One) -> Response:
     """Show where one distribution is."""
     if isinstance(visit, Response):
         return visit
-    return visit.page("distribution.html", **await _one(visit, agent, number))
+    return visit.page("distribution.html", **await _one(visit, requested))
 
 
 @router.get("/distribution/content")
-async def show_distribution_content(visit: PartVisit, agent: _Name, number: _Name) -> Response:
+async def show_distribution_content(visit: PartVisit, requested: One) -> Response:
     """Return what changes of it; 304 when nothing has."""
-    return visit.part("distribution_content.html", **await _one(visit, agent, number))
+    return visit.part("distribution_content.html", **await _one(visit, requested))
 
 
-async def _one(visit: Visit, agent: str, number: str) -> dict[str, Any]:
+async def _one(visit: Visit, requested: OneDistribution) -> dict[str, Any]:
+    agent, number = requested.agent, requested.number
     found = await visit.publisher(agent).distribution(number)
     rows = sorted(
-        found["subscribers"], key=lambda one: (look_of(one["state"]).rank, one["subscriber"])
+        filter(requested.takes, found["subscribers"]),
+        key=lambda one: (look_of(one["state"]).rank, one["subscriber"]),
     )
     url = visit.publisher_url(agent)
     lines = same(
@@ -95,9 +119,16 @@ async def _one(visit: Visit, agent: str, number: str) -> dict[str, Any]:
         ["get", "distribution", "--server", url, "--", number],
         curl(f"{url}/distributions/{segment(number)}"),
     )
-    counts = Counter(one["state"] for one in rows)
-    shown = {"agent": agent, "one": found, "rows": rows, "counts": counts, "same": [lines]}
-    return {**shown, "again": _again(agent, found)}
+    return {
+        "requested": requested,
+        "agent": agent,
+        "one": found,
+        "rows": rows[:_MOST_SUBSCRIBERS],
+        "left_out": len(rows[_MOST_SUBSCRIBERS:]),
+        "counts": Counter(one["state"] for one in found["subscribers"]),
+        "same": [lines],
+        "again": _again(agent, found),
+    }
 
 
 def _again(agent: str, found: Document) -> str:

@@ -72,7 +72,7 @@ _REACHED = """
     SELECT one.name, (extract(epoch FROM min(taken_at)) * 1000)::bigint
     FROM bookkeeping.queue_sample
     CROSS JOIN unnest(subscribers, settled, started) AS one (name, reached, began)
-    WHERE agent = %(agent)s AND one.name = ANY(%(names)s)
+    WHERE agent = %(agent)s
         AND sampled_at >= to_timestamp(%(since_s)s) - interval '1 minute'
         AND sampled_at < to_timestamp(%(since_s)s) + make_interval(secs => %(within_s)s)
         AND extract(minute FROM sampled_at)::int %% %(every)s = 0
@@ -80,6 +80,7 @@ _REACHED = """
         AND one.began < %(offset)s AND one.reached >= %(offset)s
     GROUP BY one.name
 """
+"""Of all names: a prepared statement compares each with each of an array, 2 s for 1,000 of them."""
 _LOOKED = ((600.0, 1), (KEPT_S, 10))
 """Seconds since a package was accepted, and of how many samples one is looked at until then."""
 
@@ -126,9 +127,11 @@ async def first_past(
         missing = [name for name in names if name not in found]
         if missing:
             asked = {"agent": agent, "offset": offset, "since_s": since_ms / 1000}
-            looked = {"within_s": within_s, "every": every, "names": missing}
-            rows = await connection.execute(_REACHED, {**asked, **looked})
-            found.update(await rows.fetchall())
+            looked = {**asked, "within_s": within_s, "every": every}
+            seen: dict[str, int] = dict(
+                await (await connection.execute(_REACHED, looked)).fetchall()
+            )
+            found |= {name: seen[name] for name in missing if name in seen}
     return found
 
 
