@@ -13,6 +13,7 @@ from packhorse.client.problems import Words
 _SILENT_S, _LIVES_S = 1.0, 3.0
 """A service that has been silent is asked whether it lives; a busy one has time to say so."""
 
+_WHY = "its process is stopped, or has too much to do"
 WORDS = Words(address="its URL in this console's settings")
 
 
@@ -30,8 +31,8 @@ class ImpatientClient(AsyncClient):
             await asyncio.wait({answer}, timeout=_SILENT_S)
             if answer.done() or await self._lives(effect.service) or answer.done():
                 return await answer
-            said = f"{self._targets.of(effect.service).url} does not even say that it lives"
-            raise NoAnswerInTime(said)
+            url = self._targets.of(effect.service).url
+            raise NoAnswerInTime(f"{url} does not even say that it lives: {_WHY}")
         except NoAnswer as error:
             raise type(error)(f"the {effect.service} service: {error}", error.key) from error
         finally:

@@ -11,6 +11,7 @@ from tests.harness.console import (
     REASON,
     ConsoleSite,
     blocked,
+    clear_bound,
     console_site,
     queue,
 )
@@ -68,6 +69,26 @@ def test_the_filter_is_in_the_address(site: ConsoleSite) -> None:
     assert 'data-queue="sub1"' not in site.get("overview?state=BLOCKED").text
     assert "No queue matches" in site.get("overview?find=other").text
     assert site.get("overview?nonsense=1").status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("page", "command"),
+    [
+        ("distribute", "packhorse distribute --action add"),
+        ("failures", "packhorse get queues"),
+        ("queue/clear?agent=main&subscriber=sub1", "packhorse get queue --server"),
+        ("subscriber/reset?agent=main&subscriber=sub1&to=4", "packhorse reset offset --to 4"),
+        ("pipeline", "packhorse pipeline report delivery"),
+    ],
+)
+def test_a_page_without_anything_says_the_command_line_too(
+    site: ConsoleSite, page: str, command: str
+) -> None:
+    site.publisher.shows(queue("sub1"))
+    site.publisher.answers["GET /queues/sub1/clear"] = clear_bound(0, 0)
+    text = site.get(page).text
+    assert command in text
+    assert "curl " in text
 
 
 def test_without_subscribers_it_says_how_to_begin(site: ConsoleSite) -> None:
@@ -237,6 +258,7 @@ def test_a_link_signs_in_once(site: ConsoleSite) -> None:
     assert (done.status_code, done.headers["location"]) == (303, "/pages/overview")
     cookie = done.headers["set-cookie"]
     assert all(part in cookie for part in ("HttpOnly", "SameSite=strict", "Path=/pages"))
+    assert "domain" not in cookie.lower(), "no other name that leads here gets it"
     again = site.post("sign-in/link", token=None, ticket=ticket)
     assert (again.status_code, "set-cookie" in again.headers) == (410, False)
 

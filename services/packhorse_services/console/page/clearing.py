@@ -85,7 +85,8 @@ async def _question(
     url = visit.publisher_url(agent)
     words = ["clear", "queue", "--up-to", meant.up_to, "--server", url, "--", subscriber]
     body = f'{{"up_to_offset": {meant.up_to}}}'
-    path = f"{url}/queues/{segment(subscriber)}/clear"
+    queue = f"{url}/queues/{segment(subscriber)}"
+    waits = same("What waits", ["get", "queue", "--server", url, "--", subscriber], curl(queue))
     return visit.page(
         "clear.html",
         400 if wrong else 200,
@@ -93,5 +94,8 @@ async def _question(
         subscriber=subscriber,
         meant=meant,
         wrong=wrong,
-        same=[same("Clear", words, curl(path, "POST", body))],
+        same=[
+            waits,
+            *([same("Clear", words, curl(f"{queue}/clear", "POST", body))] if meant.count else []),
+        ],
     )

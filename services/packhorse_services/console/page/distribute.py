@@ -59,6 +59,8 @@ class DistributeForm:
 
 
 Filled = Annotated[DistributeForm, Depends()]
+_EXAMPLE = DistributeForm(paths="/site/news")
+"""What the command line is shown for before anything is filled in."""
 
 
 @router.get("/distribute")
@@ -115,7 +117,7 @@ async def _form(visit: Visit, requested: DistributeForm, wrong: str = "") -> Res
         shown=_MOST_SUBSCRIBERS,
         key=uuid.uuid4().hex,
         wrong=failed,
-        same=_same(visit, agent, requested) if report else [],
+        same=_same(visit, agent, requested if report else _EXAMPLE),
     )
 
 

@@ -157,12 +157,16 @@ async def gathered(visit: Visit, requested: FailureFilter) -> Failures:
 
 def _same(visit: Visit, found: Failures) -> list[Same]:
     queues = sorted({(one.agent, one.subscriber) for one in found.entries})[:_SHOWN]
-    return [
+    urls = {agent: visit.publisher_url(agent) for agent in visit.agents}
+    every = [
+        same("Who gave up how many", ["get", "queues", "--server", url], curl(f"{url}/queues"))
+        for url in urls.values()
+    ]
+    return every + [
         same(
             name,
-            ["get", "errors", "--server", url, "--", name],
-            curl(f"{url}/queues/{segment(name)}/errors"),
+            ["get", "errors", "--server", urls[agent], "--", name],
+            curl(f"{urls[agent]}/queues/{segment(name)}/errors"),
         )
         for agent, name in queues
-        if (url := visit.publisher_url(agent))
     ]

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Annotated, Literal
 from urllib.parse import parse_qs
 
@@ -10,11 +10,13 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import TypeAdapter, ValidationError
 
 from packhorse.client.errors import ClientError
+from packhorse.client.exchange import segment
 from packhorse.runtime import audit
 from packhorse.runtime.auth import TokenScope
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import Form
 from packhorse.runtime.validation import StrictRoute
+from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import digest_of
 from packhorse_services.console.frame.visit import (
     PageVisit,
@@ -90,7 +92,7 @@ def _is(failure: Failure, offset: str) -> bool:
 async def _change(visit: Visit, action: Act, meant: list[Failure]) -> tuple[int, str]:
     """Return how many were changed, and what went wrong with the others."""
     changed = 0
-    for (agent, subscriber), found in groupby(meant, lambda one: (one.agent, one.subscriber)):
+    for (agent, subscriber), found in groupby(meant, _queue):
         offsets = [int(one.entry["offset"]) for one in found]
         client = visit.publisher(agent)
         try:
@@ -130,7 +132,24 @@ async def _question(
         subscribers=sorted({one.subscriber for one in meant}),
         allowed=may,
         wrong=wrong,
+        same=_same(visit, action, meant),
     )
+
+
+def _same(visit: Visit, action: Act, meant: Sequence[Failure]) -> list[Same]:
+    """Return it for the first of the queues, each with the offsets that are shown."""
+    lines = []
+    for (agent, name), found in islice(groupby(meant, _queue), _EXAMPLES):
+        offsets = [int(one.entry["offset"]) for one in found]
+        url = visit.publisher_url(agent)
+        path = f"{url}/queues/{segment(name)}/errors/{action}"
+        words = ["errors", action, "--server", url, "--", name, *offsets]
+        lines.append(same(name, words, curl(path, "POST", json.dumps({"offsets": offsets}))))
+    return lines
+
+
+def _queue(failure: Failure) -> tuple[str, str]:
+    return failure.agent, failure.subscriber
 
 
 def _highest(meant: Sequence[Failure]) -> str:

@@ -106,7 +106,7 @@ async def _question(visit: Visit, requested: SubscriberAddress, wrong: str = "")
         one=one,
         to=to,
         wrong=wrong,
-        same=_same(visit, requested)[-1:],
+        same=_same(visit, requested)[-2:],
     )
 
 

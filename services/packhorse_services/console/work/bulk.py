@@ -1,5 +1,6 @@
 """What is done to all jobs that a filter finds: shown first, and done once its number is typed."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -13,6 +14,7 @@ from packhorse.runtime import audit
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import Form
 from packhorse.runtime.validation import StrictRoute
+from packhorse_services.console.frame.equivalents import Same, curl
 from packhorse_services.console.frame.numbers import whole_number
 from packhorse_services.console.frame.visit import PageVisit, Visit, back_to
 from packhorse_services.console.work.acting import Operator
@@ -72,6 +74,13 @@ async def _bulk(visit: Visit, action: Act, looked_for: Search, **more: object) -
     return await client.run(requested(sent))
 
 
+def _same(visit: Visit, action: Act, looked_for: Search, count: int) -> list[Same]:
+    """Return the request; the command line changes one job at a time."""
+    _, url = visit.service("jobs", looked_for.at)
+    body = json.dumps({**looked_for.asked(), "limit": count})
+    return [Same(_ACTS[action].title, "", curl(f"{url}/jobs/{action}", "POST", body))]
+
+
 async def _question(visit: Visit, action: Act, looked_for: Search, wrong: str = "") -> Response:
     count, examples = 0, list[Document]()
     try:
@@ -91,6 +100,7 @@ async def _question(visit: Visit, action: Act, looked_for: Search, wrong: str = 
         most=MOST,
         wrong=wrong,
         examples=examples,
+        same=_same(visit, action, looked_for, count) if count else [],
     )
 
 

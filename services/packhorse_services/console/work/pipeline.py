@@ -39,7 +39,7 @@ async def show_pipeline(visit: PageVisit, at: At = "") -> Response:
     if isinstance(visit, Response):
         return visit
     shown, report = await asyncio.gather(_shown(visit, at), _report(visit))
-    return visit.page("pipeline.html", **shown, **report, at=at, most=_MOST)
+    return visit.page("pipeline.html", **shown, **report, at=at, most=_MOST, same=_same(visit, at))
 
 
 @router.get("/pipeline/content")
@@ -78,18 +78,26 @@ async def _shown(visit: Visit, at: str) -> dict[str, Any]:
 async def _report(visit: Visit) -> dict[str, Any]:
     found = _Report()
     if not visit.served("pipeline"):
-        return {"measured": [], "charts": [], "wrong": "", "known": False, "same": []}
-    client, url = visit.service("pipeline", "")
+        return {"measured": [], "charts": [], "wrong": "", "known": False}
+    client, _ = visit.service("pipeline", "")
     try:
         found = await _rows(client)
     except ClientError as error:
         found = _Report(wrong=str(error))
-    lines = [
-        same("The report", ["pipeline", "report", "delivery"], curl(f"{url}{_REPORT}")),
-        Same("All reports as a document", "", curl(f"{url}{_REPORT}.html")),
-    ]
     shown = {"measured": _added_up(found.rows), "charts": found.charts, "wrong": found.wrong}
-    return {**shown, "known": True, "same": lines}
+    return {**shown, "known": True}
+
+
+def _same(visit: Visit, at: str) -> list[Same]:
+    """Return it for the parts that are there; the command line makes a report without a service."""
+    lines = []
+    if visit.served("jobs"):
+        _, url = visit.service("jobs", at)
+        found = curl(f"{url}/schedules")
+        lines.append(same("The tasks", ["get", "schedules", "--server", url], found))
+    url = visit.service("pipeline", "")[1] if visit.served("pipeline") else "PIPELINE_URL"
+    report = same("The report", ["pipeline", "report", "delivery"], curl(f"{url}{_REPORT}"))
+    return [*lines, report, Same("All reports as a document", "", curl(f"{url}{_REPORT}.html"))]
 
 
 @dataclass(frozen=True, slots=True)
