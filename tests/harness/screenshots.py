@@ -4,9 +4,10 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from playwright.sync_api import Browser
 
@@ -106,7 +107,8 @@ def written_records(site: ConsoleSite) -> None:
         distribution(f"d{number}", state=state, paths=[f"/site/page-{number}"])
         for number, state in enumerate(states, 1)
     ]
-    answers["GET /distributions"] = {"distributions": rows, "next": "/distributions?cursor=c"}
+    rows[1]["deep_paths"] = ["/site"]
+    answers["GET /distributions"] = {"distributions": rows, "next": None}
     at = {"stale": False, "attempts": 0, "reason": "", "next_attempt_at": None}
     answers["GET /distributions/d2"] = {
         **rows[1],
@@ -138,8 +140,8 @@ def written_sending(site: ConsoleSite) -> None:
     rows = [
         release("christmas", paths=["/site/home", "/site/news"], deep_paths=["/site/offers"]),
         release("spring", "DRAFT", at=None),
-        release("sale", "FAILED", reason="there is no node at /site/sale"),
-        release("autumn", "SENT"),
+        release("sale", "FAILED", at=AT, reason="there is no node at /site/sale"),
+        release("autumn", "SENT", at=AT),
     ]
     site.publisher.answers["GET /releases"] = {"agent": "main", "releases": rows, "next": None}
 
@@ -170,8 +172,6 @@ def written_content(site: ConsoleSite) -> None:
     site.publisher.answers["GET /content/site/news"] = {**node, "binaries": {"picture": binary}}
     below = [{"path": f"/site/news/{name}", "type": "page"} for name in ("archive", "today")]
     site.publisher.answers["GET /children/site/news"] = {"children": below, "next": None}
-    rows = site.publisher.answers["GET /distributions"]["distributions"]
-    rows[1]["deep_paths"] = ["/site"]
 
 
 def written_journal(site: ConsoleSite) -> None:
@@ -228,7 +228,22 @@ def pictured_site() -> Iterator[ConsoleSite]:
         written_journal(site)
         written_work(site.publisher.answers)
         written_difference(site, there)
+        answers = site.publisher.answers
+        answers.update({name: _at_present(answer) for name, answer in answers.items()})
         yield site
+
+
+def _at_present(document: Any, name: str = "") -> Any:
+    """Return an answer whose moments are an hour old, or soon where something is to come."""
+    if isinstance(document, dict):
+        return {key: _at_present(value, key) for key, value in document.items()}
+    if isinstance(document, list):
+        return [_at_present(one, name) for one in document]
+    to_come = timedelta(minutes=10 if name == "eta" or name.startswith("next_") else -60)
+    moment = f"{datetime.now(UTC) + to_come:%Y-%m-%dT%H:%M:%SZ}"
+    if isinstance(document, bytes):
+        return document.replace(AT.encode(), moment.encode())
+    return moment if document == AT else document
 
 
 @contextmanager
