@@ -180,3 +180,4 @@ def test_r4_a_shorter_retention_of_packages_asks_for_those_who_lose_them_too(
     assert kept(ask)["package"] == 7 * DAY_S
     assert ask("PUT", path, retention_s=3 * DAY_S, leave_behind=["slow"]).status_code == 200
     assert kept(ask)["package"] == 3 * DAY_S
+    assert stage.acts() == [("anonymous", "setTopicRetention")], "a refusal is none"

@@ -114,6 +114,9 @@ def test_each_store_shows_what_only_it_knows(both: Cluster) -> None:
             timeout=WAIT_S,
             what="a new view is established",
         )
+        with connect(both.url, "tests") as connection:
+            rows = connection.execute("SELECT issued_by, action FROM bookkeeping.audit").fetchall()
+        assert [what for _, what in rows] == ["startVoting"]
         return
     document = view.json()
     assert votings.status_code == 404
