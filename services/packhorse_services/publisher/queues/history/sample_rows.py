@@ -124,14 +124,12 @@ async def first_past(
     """
     found: dict[str, int] = {}
     for within_s, every in _LOOKED:
-        missing = [name for name in names if name not in found]
+        missing = set(names) - found.keys()
         if missing:
             asked = {"agent": agent, "offset": offset, "since_s": since_ms / 1000}
             looked = {**asked, "within_s": within_s, "every": every}
-            seen: dict[str, int] = dict(
-                await (await connection.execute(_REACHED, looked)).fetchall()
-            )
-            found |= {name: seen[name] for name in missing if name in seen}
+            rows = await (await connection.execute(_REACHED, looked)).fetchall()
+            found |= {name: at for name, at in rows if name in missing}
     return found
 
 
