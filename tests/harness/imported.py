@@ -179,6 +179,7 @@ def _became(given: Mapping[str, Any], files: Sequence[int]) -> list[str]:
 def _main() -> None:
     importlib.import_module(f"{COMMAND_LINE}.app")
     for service in SERVICES:
+        importlib.import_module(f"{service}.app")
         importlib.import_module(f"{service}.__main__")
         del sys.modules[f"{service}.__main__"]  # or runpy warns that it is to be run twice
     assert threading.active_count() == 1, "a fork has no other threads"

@@ -35,6 +35,8 @@ def main() -> None:
     # Who ends all processes of a group or machine reaches the programs, which end in order.
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     channel = socket.socket(fileno=int(sys.argv[1]))
+    for name in SERVICES:
+        importlib.import_module(f"{PREFIX}{name}.app")  # a program may import it when it serves
     programs = {name: importlib.import_module(f"{PREFIX}{name}.__main__") for name in SERVICES}
     if len([*Path("/proc/self/task").iterdir()]) > 1:
         sys.exit("an import has started a thread, which no fork would have")
