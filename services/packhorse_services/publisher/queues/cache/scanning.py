@@ -27,10 +27,11 @@ def scan(
     scanned = 0
     while limit and number < len(segments):
         segment = segments[number]
-        found = segment.matching(wanted, first, limit + 1 - len(entries))
-        entries += map(segment.entry, found)
-        if len(entries) > limit:
-            return QueuePage(entries[:limit], entries[limit - 1].offset)
+        left = limit - len(entries)
+        found = segment.matching(wanted, first, left + 1)
+        entries += map(segment.entry, found[:left])
+        if len(found) > left:
+            return QueuePage(entries, entries[-1].offset)
         scanned += len(segment) - first
         number, first = number + 1, 0
         if scanned >= SCAN and number < len(segments):
