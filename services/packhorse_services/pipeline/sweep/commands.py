@@ -80,9 +80,12 @@ def sweep_command(*, options: SweepOptions, as_json: JsonOption = False) -> None
     )
     with stores_of(settings) as stores:
         _report_unheard_of(stores, options.gone)
-        with _session(settings, "sweep") as (spark, location):
-            from packhorse_services.pipeline.sweep.spark_report import SparkReport
+        from packhorse_services.pipeline.sweep.spark_report import SparkReport, last_summary
 
+        # Whoever comes too early or late need not wait for a session to be told.
+        before = last_summary(Location.parse(settings.tables_url), options.mark_id)
+        sweeping.sweepable(before, stores, patience)
+        with _session(settings, "sweep") as (spark, location):
             summary, going = sweeping.sweep(
                 SparkReport(spark, location, options.mark_id),
                 stores,

@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from packhorse.blobs.api import StoredBlob
 from packhorse_services.pipeline.engine.spark_errors import translated
+from packhorse_services.pipeline.storage import delta, queries
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.sweep.report import (
     BlobTotal,
@@ -31,6 +33,20 @@ _MAX_BATCHES = 64
 _EXAMPLES = 20
 
 
+def last_summary(location: Location, mark_id: str) -> MarkSummary | None:
+    """Return what a mark's report says last, None where there is none; needs no session.
+
+    Raises what `translated` raises.
+    """
+    table = f"marks/{mark_id}/summary"
+    with translated("sweep"):
+        if not DeltaTable.is_deltatable(location.delta_uri(table), location.delta_options()):
+            return None
+        newest = f'SELECT summary FROM {queries.RELATION} ORDER BY "at" DESC LIMIT 1'  # noqa: S608
+        found = list(queries.rows(delta.stored(location, table), newest))
+    return _summary(json.loads(found[0]["summary"])) if found else None
+
+
 class SparkReport:
     """The `Report` of one mark."""
 
@@ -39,11 +55,7 @@ class SparkReport:
 
     def state(self) -> MarkSummary | None:
         """Read the last summary."""
-        with translated("sweep"):
-            if not self._exists("summary"):
-                return None
-            row = self._table("summary").orderBy(f.desc("at")).first()
-        return None if row is None else _summary(json.loads(row["summary"]))
+        return last_summary(self._location, self._mark_id)
 
     def note(self, summary: MarkSummary) -> None:
         """Append a summary."""

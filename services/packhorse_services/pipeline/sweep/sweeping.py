@@ -69,8 +69,7 @@ def sweep(
     for a mark that may not be swept, `NotYet` where it may be later, and whatever a source raises
     that can't be read; then nothing was removed.
     """
-    summary = _sweepable(report, stores)
-    check_age(summary, stores, patience)
+    summary = sweepable(report.state(), stores, patience)
     stores.check_subscribers(gone)
     stores.check_in_flight(summary.ended_ms)
     MarkRound(SWEEP, report, stores, summary.journal_id, parts).read(summary.next_offset)
@@ -86,8 +85,8 @@ def sweep(
     return summary, swept
 
 
-def _sweepable(report: MarkReport, stores: Stores) -> MarkSummary:
-    summary = report.state()
+def sweepable(summary: MarkSummary | None, stores: Stores, patience: SweepTimes) -> MarkSummary:
+    """Return a mark that may be swept now. Raises `TaskRefused`, `NotYet` where it may be later."""
     if summary is None:
         raise NotThere("there is no such mark; packhorse-pipeline mark prints the id of one")
     if summary.state is MarkState.SWEPT:
@@ -100,6 +99,7 @@ def _sweepable(report: MarkReport, stores: Stores) -> MarkSummary:
     missing = sorted(set(summary.subscribers) ^ set(stores.subscriber_urls))
     if missing:
         raise TaskRefused(f"{summary.id} was made with or without {missing[0]}; make a new mark")
+    check_age(summary, stores, patience)
     return summary
 
 
