@@ -140,21 +140,3 @@ def test_a_session_that_can_not_start_is_reported_in_a_line(tmp_path: Path) -> N
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "archive: Spark could not start" in done.stderr.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "settings", "said"),
-    [
-        (("submit",), {}, "name the task"),
-        (("submit", "archive"), {"PACKHORSE_SPARK_MASTER": "local[2]"}, "names no cluster"),
-        (("submit", "archive"), {"SPARK_HOME": "/nowhere"}, "there is no /nowhere/bin"),
-        (("submit", "archive"), {"PACKHORSE_SPARK_JARS": "/nowhere"}, "packhorse-pipeline jars"),
-    ],
-)
-def test_what_is_wrong_is_said_before_anything_starts(
-    arguments: tuple[str, ...], settings: dict[str, str], said: str
-) -> None:
-    done = run(*arguments, **{"PACKHORSE_SPARK_MASTER": "spark://127.0.0.1:9", **settings})
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert len(done.stderr.splitlines()) == 1
