@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from packhorse.client.addresses import read_token
 from tests.harness.command_line import Up, packhorse_program
-from tests.harness.spark import spark_environment
+from tests.harness.spark import spark_environment, warm_jvm
 
 pytestmark = pytest.mark.spark
 
@@ -34,6 +35,13 @@ def write(up: Up, path: str, title: str) -> None:
 
 
 @pytest.fixture
+def warm() -> Iterator[dict[str, str]]:
+    """A JVM for the tasks' sessions; the one with settings of production has its own."""
+    with warm_jvm() as settings:
+        yield settings
+
+
+@pytest.fixture
 def history(up: Up, monkeypatch: pytest.MonkeyPatch) -> Up:
     """Three pages that every subscriber has, one of them in two versions."""
     for name, value in spark_environment().items():
@@ -46,7 +54,12 @@ def history(up: Up, monkeypatch: pytest.MonkeyPatch) -> Up:
     return up
 
 
-def test_every_task_one_after_the_other(history: Up, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_task_one_after_the_other(
+    history: Up, warm: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in warm.items():
+        monkeypatch.setenv(name, value)
+
     def task(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         done = packhorse_program("pipeline", *arguments, data=history.data, check=False)
         assert done.returncode == code, f"{arguments}: {done.stdout}{done.stderr}"
@@ -71,9 +84,16 @@ def test_every_task_one_after_the_other(history: Up, monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as production:  # of all tasks it has the largest plans
         for name, value in spark_environment(as_in_production=True).items():
             production.setenv(name, value)
+        for name in warm:  # and begins with a JVM of its own
+            production.delenv(name)
         [audited] = documents("audit")
     assert [one["subscriber"] for one in audited["subscribers"]] == ["sub1", "sub2", "sub3"]
     assert all(one["equal"] for one in audited["subscribers"]), audited
     [mark] = documents("mark")
-    assert "error: " in task("sweep", "--mark", mark["id"], code=1).stderr
+    with monkeypatch.context() as nowhere:  # it is told so without a session
+        for name in warm:
+            nowhere.delenv(name)
+        nowhere.setenv("PACKHORSE_SPARK_MASTER", "foo://nowhere")
+        refused = task("sweep", "--mark", mark["id"], code=1)
+    assert f"error: {mark['id']} ended " in refused.stderr
     assert "would be deleted" in task("upkeep", "--dry-run").stdout
