@@ -7,14 +7,14 @@ import pytest
 import typer
 from helm_python import Chart, HelmError, lint
 
-from packhorse_services.pipeline.program import commands
+from packhorse_services.pipeline.program import program
 from tests.harness.deployment import CHART, full_values, manifests, of_kind, pod_of, pods
 
 OLDEST, NEWEST = "1.30", kubernetes_validate.latest_version()
 FOREIGN_KINDS = {"ServiceMonitor"}  # of the Prometheus operator, unknown to Kubernetes itself
 VALUES: dict[str, dict[str, Any] | None] = {"default": None, "full": full_values()}
 
-PIPELINE: Any = typer.main.get_command(commands)
+PIPELINE: Any = typer.main.get_command(program())
 TASKS = PIPELINE.commands
 
 Manifest = dict[str, Any]

@@ -7,6 +7,7 @@ import stamina
 from packhorse.runtime.extras import how_to_install
 from packhorse.runtime.startup import WRONG_CONFIGURATION, plain_refusals, typed
 from packhorse_services.pipeline.engine.exit_codes import PROGRAM, plain_ends, remember_typed
+from packhorse_services.pipeline.program import program
 
 _EXTRA = frozenset({"pyspark", "py4j", "pyarrow", "deltalake", "matplotlib", "numpy", "pandas"})
 
@@ -18,7 +19,7 @@ def main() -> None:
     stamina.instrumentation.set_on_retry_hooks([])  # they would print to stdout, which is data's
     with plain_refusals(), plain_ends():
         try:
-            from packhorse_services.pipeline.program import commands
+            commands = program(next((one for one in sys.argv[1:] if one[0:1] != "-"), ""))
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] not in _EXTRA:
                 raise

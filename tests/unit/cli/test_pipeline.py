@@ -10,7 +10,7 @@ import typer
 from packhorse_services.cli import service_commands
 from packhorse_services.cli.app import run
 from packhorse_services.cli.stack.ports import free_port
-from packhorse_services.pipeline.program import commands
+from packhorse_services.pipeline.program import program
 from tests.harness.answering import answering
 
 
@@ -40,7 +40,7 @@ def test_an_option_of_another_command_is_recognised(
 
 
 def test_no_option_of_a_task_is_taken_for_another_commands() -> None:
-    tasks = typer.main.get_command(commands).commands  # type: ignore[attr-defined]
+    tasks = typer.main.get_command(program()).commands  # type: ignore[attr-defined]
     options = {
         option
         for task in tasks.values()

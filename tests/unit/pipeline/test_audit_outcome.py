@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from packhorse_services.pipeline.audit import commands as audit
 from packhorse_services.pipeline.audit.outcome import Audited, ExitCode, Finding, exit_code
-from packhorse_services.pipeline.program import commands
+from packhorse_services.pipeline.program import program
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_an_end_other_than_equal_says_why_in_one_line(
     monkeypatch.setenv("PACKHORSE_BLOBS_URL", "/blobs")
     monkeypatch.setenv("PACKHORSE_SUBSCRIBER_DATABASES", '{"a": "postgresql://a"}')
     monkeypatch.setattr(audit, "_audited", lambda *_, **__: (found, []))
-    ended = CliRunner().invoke(commands, ["audit", *form])
+    ended = CliRunner().invoke(program("audit"), ["audit", *form])
     assert ended.exit_code == code
     assert ended.stderr.startswith(said)
     assert len(ended.stderr.splitlines()) == bool(code)

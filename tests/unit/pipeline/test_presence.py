@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from packhorse_services.pipeline.errors import TablesUnusable
-from packhorse_services.pipeline.program import commands
+from packhorse_services.pipeline.program import program
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.archive_location import archive_at
 from packhorse_services.pipeline.storage.delta import prepare
@@ -35,7 +35,7 @@ def test_a_reader_makes_nothing_where_there_is_no_archive(
     }
     for name, value in settings.items():
         monkeypatch.setenv(f"PACKHORSE_{name}", value)
-    refused = CliRunner().invoke(commands, arguments)
+    refused = CliRunner().invoke(program(), arguments)
     assert isinstance(refused.exception, TablesUnusable), refused.output
     said = str(refused.exception)
     assert said.startswith(f"there is no archive at {tmp_path}/typo/tables; check PACKHORSE_TABLES")

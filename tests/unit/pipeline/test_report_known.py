@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from packhorse_services.pipeline.errors import NotThere, TaskRefused
-from packhorse_services.pipeline.program import commands
+from packhorse_services.pipeline.program import program
 from packhorse_services.pipeline.storage.location import Location
 from tests.harness.measures import WHEN, measure
 
@@ -30,7 +30,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_name_of_nobody_is_refused(form: str, requested: tuple[str, str], what: str) -> None:
     ended = CliRunner().invoke(
-        commands, ["report", "delivery", *HOURS, "--format", form, *requested]
+        program("report"), ["report", "delivery", *HOURS, "--format", form, *requested]
     )
     assert isinstance(ended.exception, NotThere)
     assert str(ended.exception).startswith(
@@ -43,7 +43,7 @@ def test_a_name_of_nobody_is_refused(form: str, requested: tuple[str, str], what
 @pytest.mark.parametrize("requested", [("--subscriber", "o'hara"), ("--agent", "bulk")])
 def test_who_was_silent_in_these_hours_has_an_empty_report(requested: tuple[str, str]) -> None:
     for hours in (HOURS, LATER):
-        ended = CliRunner().invoke(commands, ["report", "delivery", *hours, *requested])
+        ended = CliRunner().invoke(program("report"), ["report", "delivery", *hours, *requested])
         assert ended.exit_code == 0, ended.exception
         assert '"rows": []' in ended.stdout
 
@@ -52,8 +52,10 @@ def test_who_was_silent_in_these_hours_has_an_empty_report(requested: tuple[str,
 def test_a_report_is_written_to_a_file_whole_or_not_at_all(tmp_path: Path) -> None:
     file = tmp_path / "report.csv"
     requested = ["report", "failures", *HOURS, "--format", "csv", "--output", str(file)]
-    assert CliRunner().invoke(commands, requested).exit_code == 0
+    assert CliRunner().invoke(program("report"), requested).exit_code == 0
     assert "o'hara" in file.read_text()
-    ended = CliRunner().invoke(commands, [*requested[:-1], str(tmp_path / "none" / "report.csv")])
+    ended = CliRunner().invoke(
+        program("report"), [*requested[:-1], str(tmp_path / "none" / "report.csv")]
+    )
     assert isinstance(ended.exception, TaskRefused)
     assert "can't be written: No such file or directory" in str(ended.exception)

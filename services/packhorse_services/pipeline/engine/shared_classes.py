@@ -1,15 +1,18 @@
-"""An archive of the classes that Spark's JVM loads, which later runs map instead of loading them.
+"""`packhorse-pipeline jars`: the jars, and an archive of the classes that Spark's JVM loads.
 
-Class data sharing of the JVM (JEP 350). With it a task starts in half the time (ADR 0098).
+Later runs map it instead of loading them: class data sharing of the JVM (JEP 350). With it a task
+starts in half the time (ADR 0098).
 """
 
 import os
 import tempfile
 from pathlib import Path
 
+import typer
 from pyspark.sql import DataFrame, SparkSession
 
-from packhorse_services.pipeline.engine.jars import class_archive
+from packhorse.runtime.configuration import loaded
+from packhorse_services.pipeline.engine.jars import class_archive, fetch_jars
 from packhorse_services.pipeline.engine.session import JAVA_OPTIONS, running_spark
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.settings import Settings
@@ -62,3 +65,14 @@ def _load_classes(spark: SparkSession, folder: str) -> None:
     counted = ranked.where("place > 1").groupBy("part").count()
     joined = counted.join(stored, "part").select("part", "count", "id", "name").orderBy("id")
     joined.mapInArrow(lambda batches: batches, joined.schema).toPandas()
+
+
+def jars() -> None:
+    """Fetch the jars that Spark needs, unless they are there, and print their folder.
+
+    Beside it, the classes that every task loads are kept for quicker starts.
+    """
+    settings = loaded(Settings)
+    folder = fetch_jars(settings.spark_jars, settings.ivy_settings)
+    share_classes(settings, folder)
+    typer.echo(folder)

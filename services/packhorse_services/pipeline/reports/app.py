@@ -1,17 +1,23 @@
-"""The service of reports put together."""
+"""The service of reports put together, and `packhorse-pipeline serve`."""
 
 from collections.abc import Mapping
+from typing import Annotated
 
+import typer
 from fastapi import FastAPI
 
-from packhorse.runtime.auth import Authenticator
+from packhorse.runtime import logs
+from packhorse.runtime.auth import Authenticator, authenticator_for
+from packhorse.runtime.configuration import loaded
 from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.limits import ServiceLimits
 from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.readiness import Readiness
+from packhorse.runtime.serve import run_service
 from packhorse_services.pipeline.errors import SchemaChanged
 from packhorse_services.pipeline.reports import routes
 from packhorse_services.pipeline.reports.source import ReportTables
+from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.storage.location import Location
 
 DESCRIPTION = "Shows what the pipeline has measured: latency, throughput, backlog, failures."
@@ -38,3 +44,16 @@ def reports_app(location: Location, authenticator: Authenticator, *, docs: bool 
     app.state.tables = tables
     app.include_router(routes.router)
     return app
+
+
+def serve(
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Instead of PACKHORSE_PORT; 0: a free one.")
+    ] = None,
+) -> None:
+    """Serve reports over HTTP until it is stopped."""
+    settings = loaded(Settings)
+    logs.configure(settings.log_format, settings.log_level)
+    location = Location.parse(settings.tables_url, only_read=True)
+    app = reports_app(location, authenticator_for(settings), docs=settings.docs)
+    run_service(app, settings, port=port)

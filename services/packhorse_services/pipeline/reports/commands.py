@@ -1,4 +1,4 @@
-"""`packhorse-pipeline serve`, and `packhorse-pipeline report` on the tables themselves."""
+"""`packhorse-pipeline report`, on the tables themselves."""
 
 import sys
 from collections.abc import Iterator
@@ -10,15 +10,11 @@ from typing import IO, Annotated, Literal
 
 import typer
 
-from packhorse.runtime import logs
-from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.command_options import with_options
 from packhorse.runtime.configuration import loaded
-from packhorse.runtime.serve import run_service
 from packhorse.runtime.whole_file import whole_file
 from packhorse_services.pipeline.errors import NotThere, TaskRefused
 from packhorse_services.pipeline.reports import document, reading
-from packhorse_services.pipeline.reports.app import reports_app
 from packhorse_services.pipeline.reports.period import WrongPeriod, period
 from packhorse_services.pipeline.reports.query import ReportSelection
 from packhorse_services.pipeline.reports.reading import MOST_ROWS, ReportPage, ReportQuery
@@ -26,7 +22,6 @@ from packhorse_services.pipeline.reports.schemas import REPORTS
 from packhorse_services.pipeline.reports.source import ReportTables, TableVersion
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.storage.archive_location import archive_at
-from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.queries import RELATION, literal
 
 Form = Literal["json", "csv", "html"]
@@ -42,19 +37,6 @@ Begin = Annotated[
 End = Annotated[
     str | None, typer.Option("--to", show_default="now", help="The end of the last hour.")
 ]
-
-
-def serve(
-    port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Instead of PACKHORSE_PORT; 0: a free one.")
-    ] = None,
-) -> None:
-    """Serve reports over HTTP until it is stopped."""
-    settings = loaded(Settings)
-    logs.configure(settings.log_format, settings.log_level)
-    location = Location.parse(settings.tables_url, only_read=True)
-    app = reports_app(location, authenticator_for(settings), docs=settings.docs)
-    run_service(app, settings, port=port)
 
 
 @dataclass(frozen=True, kw_only=True)
