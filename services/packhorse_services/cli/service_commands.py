@@ -2,13 +2,13 @@
 
 import itertools
 import os
-import runpy
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from importlib import import_module
 from importlib.util import find_spec
 from types import FrameType
 from typing import IO, NoReturn
@@ -52,7 +52,7 @@ def become(
     """
     os.environ.update(_environment(connection, service), **(settings or {}))
     sys.argv = [service, *arguments]
-    runpy.run_module(f"packhorse_services.{service}", run_name="__main__", alter_sys=True)
+    import_module(f"packhorse_services.{service}.__main__").main()
     sys.exit()
 
 
