@@ -4,7 +4,7 @@ import pytest
 
 from packhorse.runtime.startup import plain_refusals
 from packhorse_services.pipeline.engine.exit_codes import plain_ends
-from packhorse_services.pipeline.program import commands
+from packhorse_services.pipeline.program import program
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_what_is_wrong_is_said_before_anything_starts(
     for name, value in {"PACKHORSE_SPARK_MASTER": "spark://127.0.0.1:9", **settings}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(SystemExit) as ended, plain_refusals(), plain_ends():
-        commands(arguments, prog_name="packhorse-pipeline")
+        program("submit")(arguments, prog_name="packhorse-pipeline")
     assert ended.value.code == 2
     lines = capfd.readouterr().err.splitlines()
     assert len(lines) == 1
