@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ import pytest
 from packhorse_services.cli.app import run
 from packhorse_services.cli.client.data_directory import DataDirectory
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
-from tests.harness.imported import COMMAND_LINE, begin_module
+from tests.harness.imported import COMMAND_LINE, begin
 from tests.harness.processes import READY_S, Process
 from tests.harness.waiting import eventually
 
@@ -93,11 +92,12 @@ def packhorse_program(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line to its end as a program of its own, a fork that has imported it."""
     options = ("--data", str(data)) if data else ()
-    with Path(os.devnull).open("rb") as nothing, TemporaryFile() as out, TemporaryFile() as said:
-        files = [file.fileno() for file in (nothing, out, said)]
-        module = (COMMAND_LINE, *options, *arguments)
-        code = begin_module(module, os.environ, Path.cwd(), files).wait(540)
-        texts = [os.pread(file, os.fstat(file).st_size, 0).decode() for file in files[1:]]
+    command = (sys.executable, "-m", COMMAND_LINE, *options, *arguments)
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as said:
+        code = begin(command, os.environ, out, said).wait(540)
+        out.seek(0)
+        said.seek(0)
+        texts = out.read().decode(), said.read().decode()
     return _checked(arguments, code, *texts, check)
 
 

@@ -114,7 +114,7 @@ _starting = threading.Lock()
 def begin(
     command: Sequence[str], environment: Mapping[str, str], output: IO[bytes], log: IO[bytes]
 ) -> Imported:
-    """Begin a program for which `can_begin` holds; it has this environment and no other."""
+    """Begin what `python -m` would run of ours; it has this environment and no other."""
     with Path(os.devnull).open("rb") as nothing:
         files = [file.fileno() for file in (nothing, output, log)]
         return begin_module(command[2:], environment, Path.cwd(), files)

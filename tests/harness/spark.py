@@ -10,8 +10,7 @@ from pyspark.conf import SparkConf
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from packhorse_services.pipeline.engine.jars import java, require_jars
-from packhorse_services.pipeline.engine.session import _with_java_options, spark_session
+from packhorse_services.pipeline.engine.session import _launch, _with_java_options, spark_session
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.storage.location import Location
 
@@ -66,14 +65,9 @@ def warm_jvm() -> Iterator[dict[str, str]]:
     running. The first one loads and compiles what is there for the next ones: a dry run of upkeep
     takes 42 s of the processor's time with a JVM of its own, and 9 in a warm one.
     """
-    os.environ["JAVA_HOME"] = str(java().parent.parent)
-    conf = {
-        **QUICK,
-        "spark.master": "local[2]",
-        "spark.driver.memory": "1g",
-        "spark.driver.extraClassPath": f"{require_jars()}/*",
-    }
-    options = _with_java_options(conf, "local[2]", "tests")
+    master = "local[2]"
+    conf = {**QUICK, "spark.master": master, **_launch(Settings(), master)}
+    options = _with_java_options(conf, master, "tests")
     of_its_own = SparkConf(loadDefaults=False).setAll(list(options.items()))
     gateway = launch_gateway(of_its_own)  # type: ignore[no-untyped-call]
     found = gateway.gateway_parameters
