@@ -19,7 +19,8 @@ def main() -> None:
     stamina.instrumentation.set_on_retry_hooks([])  # they would print to stdout, which is data's
     with plain_refusals(), plain_ends():
         try:
-            commands = program(next((one for one in sys.argv[1:] if one[0:1] != "-"), ""))
+            named = (one for one in sys.argv[1:] if not one.startswith("-"))
+            commands = program(next(named, ""))
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] not in _EXTRA:
                 raise

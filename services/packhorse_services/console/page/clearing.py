@@ -86,7 +86,9 @@ async def _question(
     words = ["clear", "queue", "--up-to", meant.up_to, "--server", url, "--", subscriber]
     body = f'{{"up_to_offset": {meant.up_to}}}'
     queue = f"{url}/queues/{segment(subscriber)}"
-    waits = same("What waits", ["get", "queue", "--server", url, "--", subscriber], curl(queue))
+    lines = [same("What waits", ["get", "queue", "--server", url, "--", subscriber], curl(queue))]
+    if meant.count:
+        lines.append(same("Clear", words, curl(f"{queue}/clear", "POST", body)))
     return visit.page(
         "clear.html",
         400 if wrong else 200,
@@ -94,8 +96,5 @@ async def _question(
         subscriber=subscriber,
         meant=meant,
         wrong=wrong,
-        same=[
-            waits,
-            *([same("Clear", words, curl(f"{queue}/clear", "POST", body))] if meant.count else []),
-        ],
+        same=lines,
     )
