@@ -5,8 +5,6 @@ run must finish as if nothing had happened. `make chaos` takes every point, `mak
 """
 
 import os
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,6 +24,7 @@ from tests.harness.noise import noise
 from tests.harness.postgres import Databases
 from tests.harness.processes import Process
 from tests.harness.subscriber import content_of, rows_of
+from tests.harness.traced import run_until_send
 
 STRIDE = int(os.environ.get("TEST_CRASH_STRIDE", "31"))
 MOST_POINTS = 4000
@@ -56,11 +55,8 @@ class Crashes:
         """Kill a fresh subscriber at its n-th send; return its database, and whether it died."""
         url = self.databases.new("crash")
         ledger.install(url)
-        inject = f"inject=sendto:signal=SIGKILL:when={point}"
-        strace = ["strace", "-qqq", "-o", "/dev/null", "-e", "trace=sendto", "-e", inject]
-        done = subprocess.run([*strace, *self.subject(url, *how)], capture_output=True, check=False)
-        assert done.returncode in (0, -9, 137), done.stderr.decode()
-        return url, done.returncode != 0
+        subject = Process("subject", self.subject(url, *how), {}, self.blobs.parent)
+        return url, run_until_send(subject, point)
 
     def check_after_kill(self, url: str) -> None:
         """R8: content and offset belong together, whatever was being done."""
@@ -112,7 +108,6 @@ def _feed(feed: Feed) -> Crashes:
 
 @pytest.fixture(scope="module")
 def crashes(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crashes]:
-    assert shutil.which("strace"), "the crash points need strace; .ci/run installs it"
     journal_url, blobs = databases.new("journal"), tmp_path_factory.mktemp("blobs")
     journal = open_journal(journal_url, client_name="tests")
     made = _feed(Feed(journal, open_blobs(str(blobs))))

@@ -112,22 +112,36 @@ _starting = threading.Lock()
 
 
 def begin(
-    command: Sequence[str], environment: Mapping[str, str], output: IO[bytes], log: IO[bytes]
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    output: IO[bytes],
+    log: IO[bytes],
+    *,
+    stopped: bool = False,
 ) -> Imported:
-    """Begin what `python -m` would run of ours; it has this environment and no other."""
+    """Begin what `python -m` would run of ours; it has this environment and no other.
+
+    `stopped` it does nothing before a SIGCONT.
+    """
     with Path(os.devnull).open("rb") as nothing:
         files = [file.fileno() for file in (nothing, output, log)]
-        return begin_module(command[2:], environment, Path.cwd(), files)
+        return begin_module(command[2:], environment, Path.cwd(), files, stopped=stopped)
 
 
 def begin_module(
-    arguments: Sequence[str], environment: Mapping[str, str], folder: Path, files: Sequence[int]
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    files: Sequence[int],
+    *,
+    stopped: bool = False,
 ) -> Imported:
     """Begin a module, the first of the arguments, in a folder with what it reads and writes."""
     with _starting:
         if not _sources:
             _sources.append(_Source())
     given = {"arguments": arguments, "environment": dict(environment), "folder": str(folder)}
+    given |= {"stopped": stopped}
     return _sources[0].begin(given, files)
 
 
@@ -173,6 +187,8 @@ def _became(given: Mapping[str, Any], files: Sequence[int]) -> list[str]:
     os.environ.clear()
     os.environ.update(given["environment"])
     arguments: list[str] = given["arguments"]
+    if given["stopped"]:
+        os.kill(os.getpid(), signal.SIGSTOP)
     return arguments
 
 

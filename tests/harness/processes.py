@@ -56,14 +56,20 @@ class Process:
         """Whether it was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
-    def start(self, prefix: Sequence[str] = ()) -> None:
-        """Start it, behind `prefix` (such as strace with its options), without waiting."""
+    def start(self, prefix: Sequence[str] = (), *, stopped: bool = False) -> None:
+        """Start it, behind `prefix` (a command with its options), without waiting.
+
+        `stopped` it waits for `resume` before it does anything, as one has to whom a tracer comes.
+        """
         assert not self.running, f"{self.name} runs already"
         environment = {**os.environ, **self.environment}
         with self.log.open("ab") as log, self.output.open("wb") as output:
             if not prefix and imported.can_begin(self.command, self.environment):
-                self._process = imported.begin(self.command, environment, output, log)
+                self._process = imported.begin(
+                    self.command, environment, output, log, stopped=stopped
+                )
                 return
+            assert not stopped, "only what is a fork can begin stopped"
             self._process = subprocess.Popen(
                 [*leash.on_leash(), *_absolute(prefix), *self.command],
                 env=environment,

@@ -2,8 +2,6 @@
 
 import os
 import secrets
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
@@ -24,8 +22,10 @@ from tests.harness.cleanup import TOPIC, AgingFolder, Stage
 from tests.harness.kafka.broker import RunningKafka
 from tests.harness.noise import noise
 from tests.harness.postgres import Databases
+from tests.harness.processes import Process
 from tests.harness.publishing import Author, publish, request
 from tests.harness.s3 import S3Server
+from tests.harness.traced import run_until_send
 from tests.harness.waiting import eventually
 
 
@@ -102,7 +102,6 @@ def test_an_orphan_goes_by_the_stores_own_clock(
 def test_killed_at_any_send_it_loses_nothing_and_the_next_run_finishes(
     databases: Databases, tmp_path: Path
 ) -> None:
-    assert shutil.which("strace"), "the crash points need strace; .ci/run installs it"
     stride = int(os.environ.get("TEST_CRASH_STRIDE", "13"))
     url, journal_url = databases.new(), databases.new("journal")
     stage = Stage(
@@ -118,11 +117,7 @@ def test_killed_at_any_send_it_loses_nothing_and_the_next_run_finishes(
         stage.run()
         stage.let_pass()
         stage.publish()
-        inject = f"inject=sendto:signal=SIGKILL:when={point}"
-        strace = ["strace", "-f", "-qqq", "-o", "/dev/null", "-e", "trace=sendto", "-e", inject]
-        died = subprocess.run(
-            [*strace, *command], env={**os.environ, **environment}, capture_output=True, check=False
-        ).returncode
+        died = run_until_send(Process("cleanup", command, environment, tmp_path), point, "-f")
         assert stage.has(kept)
         stage.run()
         assert stage.has(kept)
