@@ -69,22 +69,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(_SPARK_TIMEOUT_S))
 
 
-class FilesOfOneStack(LoadFileScheduling):
-    """Gives one worker all files that share a `packhorse up`: it has twelve programs to start."""
+class WhatIsStartedOnce(LoadFileScheduling):
+    """Gives one worker all that shares a `packhorse up`, and one all that shares a Kafka broker.
+
+    A stack has twelve programs to start; a broker takes 3 % of a core while it does nothing.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
-        return "up" if _shares_the_stack(self.config.rootpath / file) else file
+        text = _text(self.config.rootpath / file)
+        if re.search(r"\bup: Up\b", text):
+            return "up"
+        if "mark.spark" in text:  # what starts there is the session
+            return file
+        asks = r"\bkafka: RunningKafka[,)]"
+        return "kafka" if re.search(r"\[(.*-)?kafka", nodeid) or re.search(asks, text) else file
 
 
 @cache
-def _shares_the_stack(file: Path) -> bool:
-    return re.search(r"\bup: Up\b", file.read_text()) is not None
+def _text(file: Path) -> str:
+    return file.read_text()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling | None:
-    """Distribute by file, but for the files that have something costly in common."""
-    return FilesOfOneStack(config, log) if config.getvalue("dist") == "loadfile" else None
+    """Distribute by file, but for what has something costly in common."""
+    return WhatIsStartedOnce(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")
