@@ -38,6 +38,11 @@ class Faults:
         self._turn += 1
         fault()
 
+    @property
+    def all_kinds_happened(self) -> bool:
+        """Whether each kind of fault came at least once."""
+        return self._turn >= len(self._menu)
+
     def heal(self) -> None:
         """End all faults; the programs may still be starting."""
         self._resume()

@@ -31,7 +31,7 @@ from tests.harness.fold import packages
 from tests.harness.postgres import Databases
 from tests.harness.processes import Program, running_programs
 
-REQUESTS = int(os.environ.get("TEST_CHAOS_REQUESTS", "600"))
+REQUESTS = int(os.environ.get("TEST_CHAOS_REQUESTS", "300"))
 SEED = int(os.environ.get("TEST_CHAOS_SEED", "1"))
 SOURCES = 8
 KILL_EVERY_S = 3.0

@@ -33,10 +33,10 @@ from tests.harness.postgres import Databases, running_postgres
 from tests.harness.processes import Process
 from tests.harness.waiting import eventually
 
-JOBS = int(os.environ.get("TEST_CHAOS_JOBS", "900"))
+JOBS = int(os.environ.get("TEST_CHAOS_JOBS", "450"))
 SEED = int(os.environ.get("TEST_CHAOS_SEED", "1"))
 WORKERS = 4
-FAULTY_S = max(20.0, JOBS / 150)
+FAULTY_S = max(12.0, JOBS / 150)
 """For how long jobs are given; faults go on until all are done."""
 SETTLED_S = 240.0
 

@@ -20,7 +20,7 @@ _RETRY_S = 0.2
 
 @dataclass
 class Workload:
-    """`total` distributions, each of a path of its own and of a contended one."""
+    """At least `total` distributions, each of a path of its own and of a contended one."""
 
     author_url: str
     publishers: list[str]
@@ -37,13 +37,15 @@ class Workload:
         self._lock = threading.Lock()
         self._next = 0
         self._stop = threading.Event()
+        self.may_end = threading.Event()
+        """Set it, or clients go on behind `total`."""
         self._threads = [
             threading.Thread(target=self._run, args=(seed,), daemon=True)
             for seed in range(self.clients)
         ]
 
     def start(self) -> None:
-        """Begin; the threads end by themselves when all is accepted."""
+        """Begin; the threads end by themselves when all is accepted, and they may end."""
         for thread in self._threads:
             thread.start()
 
@@ -72,7 +74,8 @@ class Workload:
 
     def _take(self) -> int | None:
         with self._lock:
-            if self._next >= self.total or self._stop.is_set():
+            enough = self._next >= self.total and self.may_end.is_set()
+            if enough or self._stop.is_set():
                 return None
             self._next += 1
             return self._next

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
@@ -92,9 +92,19 @@ def packhorse_program(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command line to its end as a program of its own, a fork that has imported it."""
     options = ("--data", str(data)) if data else ()
-    command = (sys.executable, "-m", COMMAND_LINE, *options, *arguments)
+    return program(COMMAND_LINE, *options, *arguments, check=check)
+
+
+def program(
+    module: str,
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+    check: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """Run a module of ours to its end in a process of its own, a fork that has imported it."""
+    command = (sys.executable, "-m", module, *arguments)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as said:
-        code = begin(command, os.environ, out, said).wait(540)
+        code = begin(command, environment or os.environ, out, said).wait(540)
         out.seek(0)
         said.seek(0)
         texts = out.read().decode(), said.read().decode()

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ from packhorse_services.cleanup.cleanup_lock import CleanupBusy, acquire_lock
 from packhorse_services.cleanup.report import RunState
 from packhorse_services.cleanup.settings import Settings
 from tests.harness.cleanup import Altered, Stage, staged
+from tests.harness.command_line import program
 from tests.harness.postgres import Databases
 from tests.harness.waiting import eventually
 
@@ -202,14 +202,7 @@ def environment(databases: Databases, database_url: str, tmp_path: Path) -> dict
 
 
 def _command(environment: dict[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "packhorse_services.cleanup", *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return program("packhorse_services.cleanup", *arguments, environment=environment)
 
 
 def test_by_hand_from_the_command_line(

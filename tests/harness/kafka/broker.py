@@ -118,13 +118,27 @@ class RunningKafka:
         (self.home / "server.properties").write_text(f"{settings}\n{self.more_settings}")
 
     def _format(self) -> None:
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        if cluster.startswith("-"):  # the tool would take it for an option
-            cluster = "A" + cluster[1:]
-        tool = ("kafka.tools.StorageTool", "format", "-t", cluster, "--ignore-formatted")
-        process = self._java(*tool, "-c")
-        if process.wait(_START_SECONDS) != 0:
+        """Copy data that the tool has formatted once for these jars, and give them ids."""
+        kept = runtime.jars().with_name(f"{runtime.jars().name}.formatted")
+        if not kept.exists():
+            self._let_format(kept)
+        shutil.copytree(kept, self.home / "data", dirs_exist_ok=True)
+        ids = {"version": "1", "node.id": "1", "cluster.id": _uuid(), "directory.id": _uuid()}
+        lines = (f"{name}={value}\n" for name, value in ids.items())
+        (self.home / "data" / "meta.properties").write_text("".join(lines))
+
+    def _let_format(self, kept: Path) -> None:
+        """Start a JVM for it, and keep what does not differ from one broker to the next."""
+        tool = ("kafka.tools.StorageTool", "format", "-t", _uuid(), "--ignore-formatted")
+        if self._java(*tool, "-c").wait(_START_SECONDS) != 0:
             raise runtime.BrokerUnavailable(f"the broker's data can't be formatted:{self._said()}")
+        (self.home / "data" / "meta.properties").unlink()
+        fresh = kept.with_name(f"{kept.name}-{_uuid()}")
+        shutil.move(self.home / "data", fresh)
+        try:
+            fresh.rename(kept)
+        except OSError:  # another run was quicker
+            shutil.rmtree(fresh)
 
     def _java(self, main: str, *options: str) -> subprocess.Popen[bytes]:
         """Run a class of the jars: options that begin with -X are the JVM's, others its own."""
@@ -172,6 +186,12 @@ class RunningKafka:
     def _said(self) -> str:
         logs = (self.home / "broker.log", self.home / "console.log")
         return "".join(f"\n{log.read_text()[-2000:]}" for log in logs if log.exists())
+
+
+def _uuid() -> str:
+    """Return an id as Kafka writes them; one that begins with - its tools take for an option."""
+    text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    return f"A{text[1:]}" if text.startswith("-") else text
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -80,6 +81,7 @@ def _candidates() -> list[Path]:
     return found
 
 
+@cache
 def _major_version(candidate: Path) -> int:
     try:
         said = subprocess.run(

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from packhorse.db.connect import connect
+from tests.harness.command_line import program
 from tests.harness.postgres import Databases
 from tests.harness.processes import HEEDING, Program, Programs, running_programs
 from tests.harness.sse import EventClient
@@ -126,14 +127,12 @@ def test_each_store_shows_what_only_it_knows(both: Cluster) -> None:
     assert document["instances"][str(document["me"])] == "one"
 
 
+@pytest.mark.parametrize(
+    "both", ["lease", pytest.param("voting", marks=pytest.mark.depth)], indirect=True
+)
 def test_the_command_line_shows_and_follows_it(both: Cluster) -> None:
-    shown = subprocess.run(
-        both.packhorse("get", "instances", "-o", "name"),
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=True,
-    )
+    """It speaks to the service, which answers alike whatever its store is."""
+    shown = program(*both.packhorse("get", "instances", "-o", "name")[2:], check=True)
     assert sorted(shown.stdout.split()) == ["one", "two"]
     watch = subprocess.Popen(
         [*HEEDING, *both.packhorse("topology", "watch", "-o", "json")],
