@@ -19,6 +19,7 @@ from packhorse_services.cli.client.data_directory import DataDirectory
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.harness import footprint
 from tests.harness.command_line import Up, data_folder
+from tests.harness.imported import COMMAND_LINE
 
 _SETTLED_S = 120.0
 """Longer than any pool of a program keeps what nobody uses."""
@@ -28,7 +29,7 @@ def main() -> None:
     subscribers = sys.argv[1] if len(sys.argv) > 1 else "3"
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 60.0
     with data_folder() as folder:
-        stack = Up(folder, "--subscribers", subscribers)
+        stack = Up(folder, "--subscribers", subscribers, module=COMMAND_LINE)
         stack.start()
         try:
             stack.ready()

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -19,6 +19,7 @@ from tests.harness.command_line import Up, packhorse_program
 from tests.harness.measures import WHEN, measure
 from tests.harness.processes import HEEDING, Program, running_programs
 
+Reported = Callable[..., tuple[str, str]]
 HOURS = ("--from", WHEN["from"], "--to", WHEN["to"])
 
 
@@ -35,32 +36,33 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
         yield program
 
 
-def _both(service: Program, *arguments: str) -> tuple[str, str]:
+@pytest.fixture
+def reported(service: Program, monkeypatch: pytest.MonkeyPatch) -> Reported:
     """Return what a report is from the tables themselves, and through the service."""
-    environment = {**os.environ, **service.environment}
-    program = (sys.executable, "-m", "packhorse_services.cli", "report", *arguments, *HOURS)
-    reported = [
-        subprocess.run(
-            (*program, *options), capture_output=True, check=True, env=environment
-        ).stdout.decode()
-        for options in ((), ("--pipeline", service.url))
-    ]
-    return reported[0], reported[1]
+    for name, text in service.environment.items():
+        monkeypatch.setenv(name, text)
+
+    def both(*arguments: str) -> tuple[str, str]:
+        program = ("report", *arguments, *HOURS)
+        tables = packhorse_program(*program).stdout
+        return tables, packhorse_program(*program, "--pipeline", service.url).stdout
+
+    return both
 
 
 @pytest.mark.parametrize("form", ["json", "csv"])
-def test_a_report_of_many_pages_is_one_document(service: Program, form: str) -> None:
-    tables, served = _both(service, "delivery", "--format", form)
+def test_a_report_of_many_pages_is_one_document(reported: Reported, form: str) -> None:
+    tables, served = reported("delivery", "--format", form)
     assert tables == served
     count = len(json.loads(tables)["rows"]) if form == "json" else len(tables.splitlines()) - 1
     assert count == 10_001
 
 
-def test_the_forms_of_a_report(service: Program) -> None:
-    text, served = _both(service, "slowest", "--format", "csv")
+def test_the_forms_of_a_report(reported: Reported) -> None:
+    text, served = reported("slowest", "--format", "csv")
     assert text == served
     assert '"\'=/a,b"' in text
-    page, served = _both(service, "delivery", "--format", "html")
+    page, served = reported("delivery", "--format", "html")
     assert page == served
     assert page.startswith("<!DOCTYPE html>")
 

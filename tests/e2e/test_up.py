@@ -13,6 +13,7 @@ from packhorse_services.cli.client.data_directory import DataDirectory
 from packhorse_services.cli.demo.command import holdings
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.harness.command_line import Up, data_folder, packhorse
+from tests.harness.imported import COMMAND_LINE
 from tests.harness.waiting import eventually
 
 SUBSCRIBERS = ["sub1", "sub2"]
@@ -87,7 +88,7 @@ def test_a_stack_goes_on_after_kill_9_of_everything(folder: Path, journal: list[
 
 
 def test_what_dies_is_renewed_and_what_is_killed_leaves_nothing(folder: Path) -> None:
-    stack = Up(folder, "--subscribers", "1")
+    stack = Up(folder, "--subscribers", "1", module=COMMAND_LINE)
     stack.start()
     stack.ready()
     first = stack.pids()

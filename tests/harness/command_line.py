@@ -24,12 +24,21 @@ from tests.harness.waiting import eventually
 
 
 class Up(Process):
-    """`packhorse up --json` on a data folder that stays over its lives."""
+    """`packhorse up --json` on a data folder that stays over its lives.
 
-    def __init__(self, folder: Path, *options: str, data: Path | None = None) -> None:
+    It and the server of its programs are forks themselves, unless `module` is the command line.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *options: str,
+        data: Path | None = None,
+        module: str = "tests.harness.stack_program",
+    ) -> None:
         self.data = data or folder / "data"
         command = (
-            *(sys.executable, "-m", "packhorse_services.cli", "up", "--json", "--port", "0"),
+            *(sys.executable, "-m", module, "up", "--json", "--port", "0"),
             *("--data", str(self.data), *options),
         )
         super().__init__("up", command, {}, folder)

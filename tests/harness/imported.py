@@ -20,14 +20,17 @@ import threading
 from collections.abc import Mapping, Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 SERVICES = tuple(
     f"packhorse_services.{name}"
     for name in ("publisher", "subscriber", "content", "cleanup", "topology", "jobs", "console")
 )
 COMMAND_LINE = "packhorse_services.cli"
-_OURS = ("tests.chaos.", "tests.harness.jobs.", "tests.harness.topology.")
+_OURS = (
+    *("tests.chaos.", "tests.harness.jobs.", "tests.harness.stack_program"),
+    "tests.harness.topology.",
+)
 _PR_SET_PDEATHSIG = 1
 _LONGEST = 2**20
 
@@ -203,7 +206,29 @@ def _main() -> None:
     gc.freeze()
     module, *arguments = _serve(socket.socket(fileno=int(sys.argv[1])))
     sys.argv = [module, *arguments]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    code: str | int | None = None
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        code = end.code
+    _end(code)
+
+
+def _end(code: str | int | None) -> NoReturn:
+    """End as the interpreter does, without giving back piece by piece what was imported.
+
+    That would write to all of the memory that the forks share, for longer than a command takes.
+    """
+    if isinstance(code, str):
+        sys.exit(code)
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        sys.exit(code)
+    os._exit((code or 0) & 0xFF)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`packhorse` in a shell whose commands are forks of a process that has imported them.
+"""A shell whose programs and scripts of Python are forks of a process that has imported ours.
 
 A page has a hundred of them, and a start of their own would take four times as long as they do.
 """
@@ -14,15 +14,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.harness.imported import COMMAND_LINE, begin_module
+from tests.harness.imported import COMMAND_LINE, SERVICES, begin_module
 
+_MODULES = {
+    "packhorse": COMMAND_LINE,
+    "python3": "tests.harness.script",
+    **{f"packhorse-{service.rpartition('.')[2]}": service for service in SERVICES},
+}
+"""What runs for a command of a shell."""
 _LONGEST = 2**17
 _LONGEST_RUN_S = 1800.0
 _PROGRAM = """#!{python} -IS
 import json, os, signal, socket, sys
 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
     channel.connect({address!r})
-    given = {{"arguments": sys.argv[1:], "environment": dict(os.environ), "folder": os.getcwd()}}
+    given = {{"arguments": [{module!r}, *sys.argv[1:]], "folder": os.getcwd()}}
+    given["environment"] = dict(os.environ)
     socket.send_fds(channel, [json.dumps(given).encode()], [0, 1, 2])
     pid = int(channel.recv(64))
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -42,8 +49,8 @@ class _Command(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         message, files, *_ = socket.recv_fds(self.request, _LONGEST, 3)
         given = json.loads(message)
-        arguments = [COMMAND_LINE, *given["arguments"]]
-        begun = begin_module(arguments, given["environment"], Path(given["folder"]), files)
+        folder = Path(given["folder"])
+        begun = begin_module(given["arguments"], given["environment"], folder, files)
         for file in files:
             os.close(file)
         self.request.send(str(begun.pid).encode())
@@ -52,16 +59,18 @@ class _Command(socketserver.BaseRequestHandler):
 
 @contextmanager
 def forked_commands() -> Iterator[Path]:
-    """Give a folder for the PATH, in which `packhorse` is such a fork."""
+    """Give a folder for the PATH, in which each command is such a fork."""
     with tempfile.TemporaryDirectory(prefix="packhorse-test-shell-") as folder:
         address = f"{folder}/commands"
-        program = Path(folder) / "bin" / "packhorse"
-        program.parent.mkdir()
-        program.write_text(_PROGRAM.format(python=sys.executable, address=address))
-        program.chmod(0o755)
+        programs = Path(folder) / "bin"
+        programs.mkdir()
+        for name, module in _MODULES.items():
+            text = _PROGRAM.format(python=sys.executable, address=address, module=module)
+            (programs / name).write_text(text)
+            (programs / name).chmod(0o755)
         with _Server(address, _Command) as server:
             threading.Thread(target=server.serve_forever, args=(0.05,)).start()
             try:
-                yield program.parent
+                yield programs
             finally:
                 server.shutdown()
