@@ -162,8 +162,9 @@ clients: $(VENV)/.dev ## Write the clients to install into dist/clients: npm tar
 	@python -m tests.harness.client_packages dist/clients
 	@ls -l dist/clients
 
-tables: $(VENV)/.dev ## Write the columns in docs/tables.md from the schemas of the pipeline
+tables: $(VENV)/.dev ## Write the columns in docs/tables.md from the schemas of the pipeline, and the notebook
 	python -m tests.harness.table_page
+	python -m tests.harness.table_notebook
 
 docs: $(VENV)/.dev ## Build the documentation as static files: build/site/index.html
 	@python -m docs.site.build $(ARGS)

@@ -18,7 +18,14 @@ _BESIDE = {
     **{f"clients/{one}/README.md": f"clients/{one}.md" for one in CLIENTS},
 }
 """Pages outside docs/ that the site has too."""
-_ELSEWHERE = {"README.md": "index.md", "openapi": "api.md", "asyncapi/events.yaml": "api/events.md"}
+NOTEBOOK = "docs/tables.ipynb"
+"""A file that is downloaded as it is."""
+_ELSEWHERE = {
+    "README.md": "index.md",
+    "openapi": "api.md",
+    "asyncapi/events.yaml": "api/events.md",
+    NOTEBOOK: "tables.ipynb",
+}
 
 
 def placed() -> dict[str, str]:

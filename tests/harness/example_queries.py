@@ -28,22 +28,28 @@ QUERIES: Mapping[str, str] = {
         r"^### ([^\n]+\?)\n(?:(?!#)[^\n]*\n)*?```sql\n(.*?)^```", PAGE.read_text(), re.M | re.S
     )
 }
-OPENING_DUCKDB, OPENING_SPARK = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+OPENING_DUCKDB, OPENING_SPARK, _ = re.findall(
+    r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S
+)
 
 
 def opened_as_documented(
     folder: str, options: Mapping[str, str] = MappingProxyType({})
 ) -> duckdb.DuckDBPyConnection:
     """Return DuckDB with the tables, opened by the lines of the page."""
-    lines = OPENING_DUCKDB
+    scope: dict[str, Any] = {}
+    exec(with_folder(OPENING_DUCKDB, folder, options), scope)
+    opened: duckdb.DuckDBPyConnection = scope["database"]
+    return opened
+
+
+def with_folder(lines: str, folder: str, options: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return the page's lines that open the tables, with these for the page's folder."""
     for name, own in (("folder", folder), ("options", dict(options))):
         line = f"{name} = {own!r}"
         lines, found = re.subn(rf"^{name} = .*$", lambda _, line=line: line, lines, flags=re.M)
         assert found == 1, f"the page sets {name} once"
-    scope: dict[str, Any] = {}
-    exec(lines, scope)
-    opened: duckdb.DuckDBPyConnection = scope["database"]
-    return opened
+    return lines
 
 
 def in_spark(query: str) -> str:

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from packhorse_services.pipeline.storage.delta import prepare, stored
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.tables import MEANINGS
+from tests.harness.table_notebook import NOTEBOOK, notebook
 from tests.harness.table_page import OF_RUNS, PAGE, PREPARED, Column, columns, written
 
 _TABLE = re.compile(r"### `(?P<name>[^`]+)`\n\n(?P<meaning>[^\n]+)\n\n(?P<rows>(?:\|[^\n]*\n)+)")
@@ -37,6 +38,7 @@ def _columns(found: re.Match[str]) -> Iterator[Column]:
 
 def test_the_page_is_current() -> None:
     assert PAGE.read_text() == written(), "run `make tables` and commit the result"
+    assert NOTEBOOK.read_text() == notebook(), "run `make tables` and commit the result"
 
 
 def test_the_page_has_every_table_and_no_other(documented: Mapping[str, re.Match[str]]) -> None:
