@@ -34,6 +34,8 @@ _DEFAULTS = {
     "spark.hadoop.parquet.block.size": str(32 * 1024 * 1024),
     "spark.sql.streaming.metricsEnabled": "true",
     "spark.ui.showConsoleProgress": "false",
+    # Else PySpark asks the JVM three things more with each expression, for the line of an error.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     # Within it a result is fetched from the JVM; a busy machine may stand still for Spark's 15 s.
     "spark.python.authenticate.socketTimeout": "300s",
 }
@@ -45,6 +47,7 @@ _LOCAL = {
     "spark.ui.enabled": "false",
     # Plans of the last 1,000 queries are kept for the UI, also where there is none.
     "spark.sql.ui.retainedExecutions": "10",
+    "spark.sql.ui.explainMode": "simple",
     "spark.sql.shuffle.partitions": "8",
     "spark.default.parallelism": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",

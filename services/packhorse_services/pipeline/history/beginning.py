@@ -81,9 +81,10 @@ def beginning(
     archive continues without a hole. Raises `TaskRefused` when there is no beginning.
     """
     records = package_records(spark, location, target.journal_id, target.version)
-    holes = _holes(spark, location, records, target)
+    firsts = _firsts(records)
+    holes = _holes(location, target, firsts.values())
     unknown = max((end - 1 for _, end in holes), default=-1)
-    base = _base(list(all_of(blobs)), records, target, rules, unknown)
+    base = _base(list(all_of(blobs)), firsts, records, target, rules, unknown)
     if base is not None:
         return Beginning(base.offset, base, whole_after=unknown)
     start, added = rules.start, rules.added
@@ -101,6 +102,7 @@ def beginning(
 
 def _base(
     snapshots: Sequence[ContentSnapshot],
+    firsts: Mapping[str | None, int],
     records: DataFrame,
     target: HistoryTarget,
     rules: BaseRules,
@@ -109,7 +111,8 @@ def _base(
     """Return the first of `snapshots` that is a base, and not below what is `unknown`."""
     if not snapshots:
         return None
-    begun = began(_first(records), snapshots, target.journal_id)
+    of_agents = {agent: offset for agent, offset in firsts.items() if agent is not None}
+    begun = began(of_agents, snapshots, target.journal_id)
     last = target.offset if rules.below is None else min(rules.below, target.offset)
     start, added = rules.start, rules.added
     named = named_for(records, rules.subscriber) if rules.subscriber else ()
@@ -162,14 +165,12 @@ def _lacking(holes: list[tuple[int, int]], target: HistoryTarget, start: Start |
 
 
 def _holes(
-    spark: SparkSession, location: Location, records: DataFrame, target: HistoryTarget
+    location: Location, target: HistoryTarget, firsts: Collection[int]
 ) -> list[tuple[int, int]]:
     """Return what is missing up to the target, in order: first offset and the one behind."""
-    known = gaps(spark, location, target.journal_id)
-    rows = known.where(f.col("first_missing") <= target.offset).collect()  # each was accepted
-    holes = [(row.first_missing, row.next_offset) for row in rows]
-    first = records.agg(f.min("offset").alias("first")).collect()[0].first
-    if first:
+    known = gaps(location, target.journal_id)
+    holes = [hole for hole in known if hole[0] <= target.offset]
+    if first := min(firsts, default=0):
         holes.append((0, first))
     return sorted(holes, key=lambda hole: hole[1])
 
@@ -187,10 +188,9 @@ def _by_name(headers: Iterable[Any]) -> dict[str, bytes]:
     return {one["key"]: one["value"] or b"" for one in headers}
 
 
-def _first(records: DataFrame) -> dict[str, int]:
-    """Return the offset of each publisher agent's first package."""
-    named = records.where(f.col("publisher_agent").isNotNull()).groupBy("publisher_agent")
-    rows = named.agg(f.min("offset").alias("offset")).collect()
+def _firsts(records: DataFrame) -> dict[str | None, int]:
+    """Return the offset of each publisher agent's first package; None: of those that name none."""
+    rows = records.groupBy("publisher_agent").agg(f.min("offset").alias("offset")).collect()
     return {row.publisher_agent: row.offset for row in rows}
 
 

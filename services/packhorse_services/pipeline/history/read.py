@@ -26,6 +26,7 @@ from packhorse_services.pipeline.history.packages import Packages, package_files
 from packhorse_services.pipeline.storage import columns, schemas, tables
 from packhorse_services.pipeline.storage.delta import stored
 from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.queries import RELATION, literal, rows
 
 REMOVED = [one.value for one in Status if one is not Status.IMPORTED]
 """What a subscriber says of a package that it did not import; not LEFT_OUT: it was not for it."""
@@ -102,12 +103,18 @@ def with_headers(bronze: DataFrame) -> DataFrame:
     )
 
 
-def gaps(spark: SparkSession, location: Location, journal_id: str) -> DataFrame:
-    """Return first_missing and next_offset of what the archive lacks of a package topic."""
-    found = archived(spark, location, tables.GAPS, schemas.GAPS).where(
-        f.col("topic").endswith("_package") & (f.col("journal_id") == journal_id)
-    )
-    return found.select("first_missing", "next_offset").distinct()
+def gaps(location: Location, journal_id: str) -> list[tuple[int, int]]:
+    """Return what the archive lacks of a package topic: first offsets missing, and those behind.
+
+    There are few: each was accepted by an operator. Raises `TablesUnusable`.
+    """
+    wanted = f"ends_with(topic, '_package') AND journal_id = {literal(journal_id)}"
+    sql = f"SELECT DISTINCT first_missing, next_offset FROM {RELATION} WHERE {wanted}"  # noqa: S608 - literals
+    try:
+        found = list(rows(stored(location, tables.GAPS), sql))
+    except TableNotFoundError as error:
+        raise _no_table(location, tables.GAPS) from error
+    return sorted((one["first_missing"], one["next_offset"]) for one in found)
 
 
 @dataclass(frozen=True, slots=True)

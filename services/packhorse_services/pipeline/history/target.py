@@ -61,7 +61,7 @@ def target(
     if not found:
         raise NotThere(f"no package of {', '.join(chosen)} is that early; choose a later point")
     last = max(found, key=lambda package: int(package.offset))
-    _require_no_gap(spark, location, archive, last.offset, offset)
+    _require_no_gap(location, archive, last.offset, offset)
     return HistoryTarget(journal_id, chosen, last.offset, last.package_id or "", version)
 
 
@@ -168,7 +168,7 @@ def _shown(moment: datetime) -> str:
 
 
 def _require_no_gap(
-    spark: SparkSession, location: Location, archive: Sequence[Row], found: int, offset: int | None
+    location: Location, archive: Sequence[Row], found: int, offset: int | None
 ) -> None:
     """Raise `TaskRefused` when a gap lies between the package found and the point meant."""
     following = [
@@ -179,11 +179,9 @@ def _require_no_gap(
         if offset is None
         else offset
     )
-    missing = gaps(spark, location, archive[0].journal_id).where(
-        (f.col("first_missing") <= end) & (f.col("next_offset") > found)
-    )
-    for row in missing.limit(1).collect():
-        raise TaskRefused(
-            f"the archive lacks offsets {row.first_missing} to {row.next_offset - 1} of the "
-            "package topic, which lie in between; choose a point before or behind them"
-        )
+    for first, behind in gaps(location, archive[0].journal_id):
+        if first <= end and behind > found:
+            raise TaskRefused(
+                f"the archive lacks offsets {first} to {behind - 1} of the package topic, which "
+                "lie in between; choose a point before or behind them"
+            )
