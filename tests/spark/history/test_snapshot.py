@@ -10,7 +10,9 @@ from packhorse.snapshots.parts import read_part
 from packhorse.snapshots.snapshot import ReportedState, new_id, part_key
 from packhorse.snapshots.store import all_of, remove
 from packhorse_services.pipeline.errors import TablesUnusable, TaskRefused
+from packhorse_services.pipeline.history.target import target
 from packhorse_services.pipeline.snapshot import task
+from packhorse_services.pipeline.snapshot.reported_state import heard
 from packhorse_services.pipeline.snapshot.task import (
     remove_leftovers,
 )
@@ -71,6 +73,7 @@ def test_what_a_subscriber_removed_is_left_out_for_it_alone(site: Site) -> None:
     site.history.add(page("/b", 1))
     site.archive()
     everybody = site.make()
+    assert everybody.snapshot.told == ()
     statuses(site.location, ("live", 1, "REMOVED"), ("other", 2, "REMOVED_FAILED"))
     live = site.make(subscriber="live")
     assert live.base is None  # the one for everybody holds what was removed
@@ -79,21 +82,23 @@ def test_what_a_subscriber_removed_is_left_out_for_it_alone(site: Site) -> None:
     assert site.content_of(everybody.snapshot) == site.history.model()
 
 
-def test_a_snapshot_for_one_says_what_was_heard_of_that_one(site: Site) -> None:
+def test_a_snapshot_for_one_says_what_was_heard_of_that_one(
+    site: Site, spark: SparkSession
+) -> None:
     site.history.add(page("/a", 1))
     site.history.add(page("/a", 2))
     site.history.again(0)  # nobody reports a repeat
     site.history.add(page("/b", 1))
     site.archive()
-    assert site.make().snapshot.told == ()
+    point = target(spark, site.location)
     statuses(site.location, ("live", 0, "IMPORTED"), ("live", 3, "IMPORTED"))
-    assert site.make(subscriber="live").snapshot.told == (ReportedState("main", 0, 0),)
+    assert heard(spark, site.location, point, "live") == (ReportedState("main", 0, 0),)
     statuses(site.location, ("other", 1, "REMOVED"), ("live", 1, "REMOVED"))
-    heard = site.make(subscriber="live").snapshot
-    assert heard.told == (ReportedState("main", 3, BEGIN_MS + 1),)
-    assert site.content_of(heard) == site.history.model(removed=[1])
+    made = site.make(subscriber="live").snapshot
+    assert made.told == (ReportedState("main", 3, BEGIN_MS + 1),)
+    assert site.content_of(made) == site.history.model(removed=[1])
     statuses(site.location, ("new", 3, "IMPORTED"))  # what it said of the first is on its way
-    assert site.make(subscriber="new").snapshot.told == (ReportedState("main", -1, 0),)
+    assert heard(spark, site.location, point, "new") == (ReportedState("main", -1, 0),)
 
 
 def test_a_name_that_nobody_has_heard_of_is_refused(site: Site) -> None:

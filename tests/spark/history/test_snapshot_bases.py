@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from packhorse.content.node import Binary
+from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.history.beginning import BaseRules, beginning
 from packhorse_services.pipeline.history.content import Choice, content_at
 from packhorse_services.pipeline.history.target import target
 from packhorse_services.pipeline.storage import tables
@@ -72,8 +74,13 @@ def test_what_was_left_out_is_missing_only_where_it_was_asked_for(site: Site) ->
     assert set(site.content_of(whole.snapshot)) == {"/a", "/b"}
     site.history.add(page("/c", 1))
     site.archive()
-    assert site.make().base == whole.snapshot
-    assert site.make(leave_out=(1,)).base == without
+    point = target(site.spark, site.location)
+
+    def base(*absent: int) -> ContentSnapshot | None:
+        rules = BaseRules(left_out=absent)
+        return beginning(site.spark, site.location, site.blobs, point, rules).base
+
+    assert (base(), base(1)) == (whole.snapshot, without)
 
 
 def test_a_snapshot_of_an_older_offset_has_all_its_binaries(site: Site) -> None:

@@ -54,6 +54,7 @@ def site(
         yield found
 
 
+@pytest.mark.depth  # below, and in `test_upkeep_beside_archive.py`, one commits amid another's work
 def test_r3_archive_measures_and_upkeep_at_the_same_time(site: ArchiveSite) -> None:
     prepare(site.location)
     ending = threading.Event()

@@ -39,7 +39,7 @@ def site(
         yield found
 
 
-@pytest.mark.depth  # `test_measures_beside_upkeep.py` has a third task beside them
+@pytest.mark.depth  # below the archive commits amid a compaction, in each run of the tests
 def test_r3_archive_and_upkeep_at_the_same_time(site: ArchiveSite) -> None:
     prepare(site.location)
     ending, said = threading.Event(), list[str]()
