@@ -31,6 +31,8 @@ class ArchiveEnd:
     wait_s: float = 0.0
     """How long a package that a subscriber has imported may take to come into the archive."""
     clock: Clock = field(default_factory=SystemClock)
+    _held: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Of a journal and a version of bronze: an offset up to which it is known to be there."""
 
     def reached(self, situation: Situation) -> HistoryTarget:
         """Return where the furthest subscription is, once that is archived.
@@ -58,8 +60,14 @@ class ArchiveEnd:
 
     def _has(self, situation: Situation, version: int) -> bool:
         """Return whether the archive reaches that far; files of what came before stay closed."""
+        asked = situation.journal_id, version
+        if situation.highest <= self._held.get(asked, -1):
+            return True
         records = self._records(situation, version)
-        return not records.where(f.col("offset") >= situation.highest).isEmpty()
+        if records.where(f.col("offset") >= situation.highest).isEmpty():
+            return False
+        self._held[asked] = situation.highest
+        return True
 
     def _require_journal(self, situation: Situation, version: int) -> None:
         if not self._records(situation, version).isEmpty():
