@@ -36,7 +36,7 @@ def write(up: Up, path: str, title: str) -> None:
 
 @pytest.fixture
 def warm() -> Iterator[dict[str, str]]:
-    """A JVM for the tasks' sessions; the one with settings of production has its own."""
+    """A JVM for the tasks' sessions; those in `test_archive_pair.py` begin with their own."""
     with warm_jvm() as settings:
         yield settings
 
@@ -84,8 +84,6 @@ def test_every_task_one_after_the_other(
     with monkeypatch.context() as production:  # of all tasks it has the largest plans
         for name, value in spark_environment(as_in_production=True).items():
             production.setenv(name, value)
-        for name in warm:  # and begins with a JVM of its own
-            production.delenv(name)
         [audited] = documents("audit")
     assert [one["subscriber"] for one in audited["subscribers"]] == ["sub1", "sub2", "sub3"]
     assert all(one["equal"] for one in audited["subscribers"]), audited

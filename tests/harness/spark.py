@@ -17,8 +17,10 @@ from packhorse_services.pipeline.storage.location import Location
 QUICK = {
     # Short runs gain nothing from the optimising compiler or a parallel collector. Without the
     # former, 48 MiB are kept for compiled code, which a session of many tests fills, and dies of.
+    # Room for classes that is there from the start spares five full collections.
     "spark.driver.extraJavaOptions": (
-        "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+        "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m "
+        "-XX:MetaspaceSize=256m"
     ),
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
@@ -30,6 +32,7 @@ To compile a plan takes longer than a test's handful of rows. `make test` has on
 it in `test_pipeline_tasks.py`, and one on a cluster.
 """
 _SMALL = {
+    "spark.buffer.pageSize": "1m",  # else each sort, aggregate and broadcast clears up to 64 MiB
     "spark.sql.shuffle.partitions": "1",
     "spark.default.parallelism": "1",
     "spark.sql.codegen.wholeStage": "false",
