@@ -51,7 +51,7 @@ def test_it_starts_distributes_and_ends_cleanly(stack: ComposedStack, tmp_path: 
     for name in PROGRAMS:
         stack.start(name)
     for name in PROGRAMS:
-        eventually(lambda name=name: stack.healthy(name), timeout=READY_S, interval=0.3, what=name)
+        eventually(lambda name=name: stack.healthy(name), timeout=READY_S, interval=1.0, what=name)
     token = read_token(tmp_path / "secrets" / "tokens")
     headers = {"authorization": f"Bearer {token}"}
     with httpx.Client(headers=headers, trust_env=False, timeout=120) as client:

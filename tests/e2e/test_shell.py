@@ -4,16 +4,28 @@ import json
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+
+import pytest
 
 from packhorse_services.cli.client.data_directory import DataDirectory
 from packhorse_services.cli.stack.ports import free_port
 from tests.harness.command_line import Up, packhorse_program
+from tests.harness.shell import forked_commands
+
+INSTALLED = Path(sys.executable).parent
 
 
-def completed(*words: str) -> list[str]:
-    """Return what bash completes the last word to, by the script that is installed for it."""
-    program = Path(sys.executable).with_name("packhorse")
+@pytest.fixture
+def commands() -> Iterator[Path]:
+    with forked_commands() as folder:
+        yield folder
+
+
+def completed(programs: Path, *words: str) -> list[str]:
+    """Return what bash completes the last word to, by the script of that folder's program."""
     script = """
         export PATH=$1:$PATH; shift
         eval "$(_PACKHORSE_COMPLETE=source_bash packhorse)"
@@ -23,7 +35,7 @@ def completed(*words: str) -> list[str]:
         printf '%s\\n' "${COMPREPLY[@]}"
     """
     done = subprocess.run(
-        ["bash", "-c", script, "bash", str(program.parent), "packhorse", *words],
+        ["bash", "-c", script, "bash", str(programs), "packhorse", *words],
         capture_output=True,
         text=True,
         timeout=120,
@@ -33,19 +45,20 @@ def completed(*words: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_bash_completes_the_names_of_what_is_there(up: Up) -> None:
-    data = ("--data", str(up.data))
-    assert completed(*data, "get", "queue", "") == ["sub1", "sub2", "sub3"]
-    assert completed("get", "queue", *data, "sub2") == ["sub2"]
-    assert completed(*data, "pause", "subscriber", "sub")[0] == "sub1"
-    assert "queues" in completed(*data, "get", "que")
+def test_bash_completes_the_names_of_what_is_there(up: Up, commands: Path) -> None:
+    data, found = ("--data", str(up.data)), partial(completed, commands)
+    assert completed(INSTALLED, *data, "get", "queue", "") == ["sub1", "sub2", "sub3"]
+    assert found("get", "queue", *data, "sub2") == ["sub2"]
+    assert found(*data, "pause", "subscriber", "sub")[0] == "sub1"
+    assert "queues" in found(*data, "get", "que")
     sent = packhorse_program("distribute", "--action", "Test", *data).stdout.strip()
-    assert sent in completed(*data, "get", "distribution", "dstr")
-    assert completed("--server", "http://127.0.0.1:1", "get", "queue", "") == []
-    assert completed(*data, "suspend", "job-queue", "house") == ["housekeeping"]
-    assert completed(*data, "resume", "schedule", "packhorse.clean") == ["packhorse.cleanup"]
-    assert completed(*data, "get", "jobs", "--queue", "house") == ["housekeeping"]
-    assert "packhorse/cleanup/run" in completed(*data, "get", "jobs", "--topic", "packhorse/c")
+    assert sent in found(*data, "get", "distribution", "dstr")
+    assert found("--server", "http://127.0.0.1:1", "get", "queue", "") == []
+    assert found(*data, "suspend", "job-queue", "house") == ["housekeeping"]
+    assert found(*data, "resume", "schedule", "packhorse.clean") == ["packhorse.cleanup"]
+    assert found(*data, "get", "jobs", "--queue", "house") == ["housekeeping"]
+    topics = found(*data, "get", "jobs", "--topic", "packhorse/c")
+    assert "packhorse/cleanup/run" in topics
 
 
 def test_whom_to_ask_is_said_behind_the_verb_too(up: Up) -> None:

@@ -135,13 +135,13 @@ def test_a_program_that_cannot_start_is_shown(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PACKHORSE_OUTBOX_PACKAGES", "0")
-    failed = packhorse(
-        *("up", "--data", str(folder / "data"), "--port", "0", "--subscribers", "1"), check=False
-    )
-    assert (failed.returncode, failed.stdout) == (1, "")
-    assert "ended with exit code" in failed.stderr
-    assert "PACKHORSE_OUTBOX_PACKAGES" in failed.stderr, "the program's own last words"
-    assert not EmbeddedPostgres(DataDirectory(folder / "data").postgres).running()
+    stack = Up(folder, "--subscribers", "1")
+    stack.start()
+    assert stack.wait() == 1
+    assert stack.output.read_text() == ""
+    assert "ended with exit code" in stack.said()
+    assert "PACKHORSE_OUTBOX_PACKAGES" in stack.said(), "the program's own last words"
+    assert not EmbeddedPostgres(DataDirectory(stack.data).postgres).running()
 
 
 def test_json_is_one_line_with_everything(up: Up) -> None:

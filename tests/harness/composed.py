@@ -17,8 +17,10 @@ from pathlib import Path
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from packhorse_services.cli.stack.ports import free_port
 from tests.harness.deployment import ROOT, compose, image_environment
+from tests.harness.imported import SERVICES
 from tests.harness.processes import Process
 from tests.harness.s3 import versitygw
+from tests.harness.shell import MODULES
 
 _PREPARATION = ROOT / "services" / "compose"
 
@@ -87,7 +89,11 @@ class ComposedStack:
         assert found, f"there is no {program}"
         variables = {**image_environment(), **service.get("environment", {})}
         here = {key: self._here(value, name) for key, value in variables.items()}
-        process = Process(name, [found, *arguments], {**here, "PATH": _path()}, self._folder)
+        start = [found]
+        if MODULES.get(program) in SERVICES:  # what the installed program calls, as a fork
+            start = [sys.executable, "-m", MODULES[program]]
+            here = {key: value for key, value in here.items() if not key.startswith("PYTHON")}
+        process = Process(name, [*start, *arguments], {**here, "PATH": _path()}, self._folder)
         process.start()
         self._started[name] = process
         return process

@@ -31,6 +31,18 @@ _OURS = (
     *("tests.chaos.", "tests.harness.jobs.", "tests.harness.stack_program"),
     "tests.harness.topology.",
 )
+_LATER = (
+    *(
+        "encodings.idna",
+        "h11",
+        "httpcore",
+        "httpcore._backends.auto",
+        "importlib.resources.readers",
+    ),
+    *("packhorse.blobs.filesystem", "packhorse.messaging.sql", "rich._emoji_codes"),
+    *("typer._adapters", "uvicorn.lifespan.on", "uvicorn.loops.uvloop"),
+)
+"""What others import when it is first needed, which is in each program."""
 _PR_SET_PDEATHSIG = 1
 _LONGEST = 2**20
 
@@ -196,7 +208,8 @@ def _became(given: Mapping[str, Any], files: Sequence[int]) -> list[str]:
 
 
 def _main() -> None:
-    importlib.import_module(f"{COMMAND_LINE}.app")
+    for module in (f"{COMMAND_LINE}.app", *_LATER):
+        importlib.import_module(module)
     for service in SERVICES:
         importlib.import_module(f"{service}.app")
         importlib.import_module(f"{service}.__main__")

@@ -3,7 +3,7 @@
 A page has a hundred of them, and a start of their own would take four times as long as they do.
 """
 
-import json
+import marshal
 import os
 import socket
 import socketserver
@@ -16,28 +16,32 @@ from pathlib import Path
 
 from tests.harness.imported import COMMAND_LINE, SERVICES, begin_module
 
-_MODULES = {
+MODULES = {
     "packhorse": COMMAND_LINE,
     "python3": "tests.harness.script",
     **{f"packhorse-{service.rpartition('.')[2]}": service for service in SERVICES},
 }
-"""What runs for a command of a shell."""
+"""What runs for a command of a shell: for those of ours, what the installed program calls."""
 _LONGEST = 2**17
 _LONGEST_RUN_S = 1800.0
 _PROGRAM = """#!{python} -IS
-import json, os, signal, socket, sys
-with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as channel:
-    channel.connect({address!r})
-    given = {{"arguments": [{module!r}, *sys.argv[1:]], "folder": os.getcwd()}}
-    given["environment"] = dict(os.environ)
-    socket.send_fds(channel, [json.dumps(given).encode()], [0, 1, 2])
-    pid = int(channel.recv(64))
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda given, _: os.kill(pid, given))
-    code = int(channel.recv(64))
+import _signal, _socket, marshal, os, sys
+channel = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+channel.connect({address!r})
+given = ([{module!r}, *sys.argv[1:]], os.getcwd(), dict(os.environ))
+files = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
+passed = (_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)
+channel.sendmsg([marshal.dumps(given)], [passed])
+pid = int(channel.recv(64))
+for number in (_signal.SIGINT, _signal.SIGTERM):
+    _signal.signal(number, lambda given, _: os.kill(pid, given))
+code = int(channel.recv(64))
 sys.exit(code if code >= 0 else 128 - code)
 """
-"""It hands over what it was started with, passes on signals, and ends as the fork ends."""
+"""It hands over what it was started with, passes on signals, and ends as the fork ends.
+
+It imports what is built into the interpreter alone: the rest would take most of its time.
+"""
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -48,9 +52,8 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 class _Command(socketserver.BaseRequestHandler):
     def handle(self) -> None:
         message, files, *_ = socket.recv_fds(self.request, _LONGEST, 3)
-        given = json.loads(message)
-        folder = Path(given["folder"])
-        begun = begin_module(given["arguments"], given["environment"], folder, files)
+        arguments, folder, environment = marshal.loads(message)
+        begun = begin_module(arguments, environment, Path(folder), files)
         for file in files:
             os.close(file)
         self.request.send(str(begun.pid).encode())
@@ -64,7 +67,7 @@ def forked_commands() -> Iterator[Path]:
         address = f"{folder}/commands"
         programs = Path(folder) / "bin"
         programs.mkdir()
-        for name, module in _MODULES.items():
+        for name, module in MODULES.items():
             text = _PROGRAM.format(python=sys.executable, address=address, module=module)
             (programs / name).write_text(text)
             (programs / name).chmod(0o755)

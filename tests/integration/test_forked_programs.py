@@ -14,15 +14,21 @@ import pytest
 from packhorse_services.cli.stack.child import ChildProcess, ChildProgram
 from packhorse_services.cli.stack.forked import ForkedProcess, ForkServer
 from packhorse_services.cli.stack.ports import free_port
+from tests.harness.postgres import Databases
 from tests.harness.waiting import eventually
 
 TOPOLOGY = (sys.executable, "-m", "packhorse_services.topology")
 WAIT_S = 120.0
 
 
-@pytest.fixture
-def forks(tmp_path: Path) -> Iterator[ForkServer]:
-    with closing(ForkServer(tmp_path / "forks.log")) as server:
+@pytest.fixture(scope="module")
+def forks(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """One server for all: it needs longer to import than a program does to serve.
+
+    It ends with what it has forked before the databases of its programs are dropped.
+    """
+    log = tmp_path_factory.mktemp("forks") / "forks.log"
+    with closing(ForkServer(log)) as server:
         yield server
 
 
@@ -122,7 +128,8 @@ def _parent_of(pid: int) -> int:
     return int(status.rsplit(")", 1)[1].split()[1])
 
 
-def test_what_is_no_service_is_not_forked(forks: ForkServer, tmp_path: Path) -> None:
+def test_what_is_no_service_is_not_forked(tmp_path: Path) -> None:
+    forks = ForkServer(tmp_path / "forks.log")
     assert forks.fork((sys.executable, "-c", "print()"), {}, tmp_path / "log") is None
     assert not forks.is_alive, "no server is started in vain"
     program = ChildProgram("x", (sys.executable, "-c", "print('ran')"), {}, "")

@@ -1,20 +1,19 @@
 """What a program says that is started without what it needs."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from packhorse.runtime.token_file import ensure_token_file
+from tests.harness.command_line import program
 from tests.harness.postgres import Databases
 
 _PROGRAMS = ["publisher", "content", "subscriber", "cleanup", "topology", "jobs"]
 _NOWHERE = "postgresql://nobody:secret@127.0.0.1:1/nothing"
 
 
-def _started(program: str, folder: Path, database_url: str, journal_url: str) -> tuple[int, str]:
+def _started(name: str, folder: Path, database_url: str, journal_url: str) -> tuple[int, str]:
     ensure_token_file(folder / "tokens.json")
     settings = {
         "PACKHORSE_DATABASE_URL": database_url,
@@ -23,19 +22,14 @@ def _started(program: str, folder: Path, database_url: str, journal_url: str) ->
         "PACKHORSE_TOKEN_FILE": str(folder / "tokens.json"),
         "PACKHORSE_SUBSCRIBER": "sub1",
     }
-    done = subprocess.run(
-        [sys.executable, "-m", f"packhorse_services.{program}"],
-        env={**os.environ, **settings},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    module = f"packhorse_services.{name}"
+    done = program(module, environment={**os.environ, **settings})
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize("program", _PROGRAMS)
-def test_a_database_that_is_away_is_one_line_and_exit_code_1(program: str, tmp_path: Path) -> None:
-    code, said = _started(program, tmp_path, _NOWHERE, _NOWHERE)
+@pytest.mark.parametrize("name", _PROGRAMS)
+def test_a_database_that_is_away_is_one_line_and_exit_code_1(name: str, tmp_path: Path) -> None:
+    code, said = _started(name, tmp_path, _NOWHERE, _NOWHERE)
     assert code == 1
     assert "PACKHORSE_DATABASE_URL" in said
     assert said.count("\n") == 1, said

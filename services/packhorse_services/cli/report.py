@@ -181,7 +181,7 @@ def _from_tables(
     options = [part for key, value in requested.items() for part in (f"--{key}", value)]
     service_commands.require_pipeline()
     arguments = ["report", name, "--format", form, *options]
-    code = service_commands.forward(connection, "pipeline", arguments, file)
+    code = service_commands.write_to(file, connection, "pipeline", arguments)
     if code != 0:
         raise typer.Exit(code)
 

@@ -56,20 +56,37 @@ def become(
     sys.exit()
 
 
-def forward(
-    connection: Connection,
-    service: str,
-    arguments: Sequence[str],
-    output: IO[bytes] | None = None,
+def write_to(
+    output: IO[bytes], connection: Connection, service: str, arguments: Sequence[str]
 ) -> int:
+    """Run the service's command line here, and return its exit code.
+
+    Its standard output is a file meanwhile. Only for what goes on without the service's settings:
+    they stay in the environment of this process.
+    """
+    sys.stdout.flush()
+    ours = os.dup(1)
+    os.dup2(output.fileno(), 1)
+    try:
+        become(connection, service, arguments)
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            raise
+        return end.code or 0
+    finally:
+        sys.stdout.flush()
+        os.dup2(ours, 1)
+        os.close(ours)
+
+
+def forward(connection: Connection, service: str, arguments: Sequence[str]) -> int:
     """Run the service's command line, and return its exit code, 128 and the number for a signal.
 
-    Its standard output goes to `output` where there is one. Ctrl-C reaches the service by itself,
-    and it may end in order; SIGTERM is handed on.
+    Ctrl-C reaches the service by itself, and it may end in order; SIGTERM is handed on.
     """
     command = [sys.executable, "-m", f"packhorse_services.{service}", *arguments]
     environment = _environment(connection, service)
-    process = subprocess.Popen(command, env=environment, stdout=output)
+    process = subprocess.Popen(command, env=environment)
     with _outlasting(process):
         code = process.wait()
     return 128 - code if code < 0 else code
