@@ -163,14 +163,18 @@ class Worker:
         if self.lease_connection is not None:
             self.lease_connection.close()
             self.lease_connection = None
-            eventually(lambda: not self._lease_sessions(), what="its session has ended")
+            self._await_no_lease_session()
 
-    def _lease_sessions(self) -> list[Any]:
-        """Return the sessions by which others see that this worker lives."""
+    def _await_no_lease_session(self) -> None:
+        """Wait until others see by no session that this worker lives."""
+        query = "SELECT FROM pg_stat_activity WHERE application_name = %s"
         name = LEASE_SESSIONS + self.instance
-        return rows_of(
-            self.url, f"SELECT pid FROM pg_stat_activity WHERE application_name = '{name}'"
-        )
+        with closing(psycopg.connect(self.url, autocommit=True)) as connection:
+            eventually(
+                lambda: not connection.execute(query, (name,)).fetchall(),
+                interval=0.01,
+                what="its session has ended",
+            )
 
     def send_statuses(self) -> None:
         sender = StatusSender(

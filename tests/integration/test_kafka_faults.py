@@ -28,6 +28,7 @@ from packhorse.messaging.api import (
     RecordTooLarge,
 )
 from packhorse.messaging.open import open_journal
+from tests.harness.depth import at_depth
 from tests.harness.journals import DEADLINE_S, append_all, create, read_until
 from tests.harness.kafka.broker import RunningKafka
 from tests.harness.waiting import eventually
@@ -110,7 +111,7 @@ def test_killed_brokers_lose_and_repeat_nothing(kafka: RunningKafka, journal: Jo
     topic = create(journal)
     append_all(journal, topic, [])
     writer = Writer(journal, topic)
-    for _ in range(2):
+    for _ in range(at_depth(2, 1)):
         done = writer.done()
         eventually(lambda done=done: writer.done() > done + 100, "appends")  # type: ignore[misc]
         kafka.kill()

@@ -60,6 +60,7 @@ def test_r18_outcomes_and_events_on_the_sql_journal(database_url: str) -> None:
 
 
 @pytest.mark.kafka
+@pytest.mark.depth  # the model is in front of the journal, which SQL and memory play too
 def test_r18_outcomes_and_events_on_kafka(database_url: str, kafka: RunningKafka) -> None:
     backend = KafkaBackend(kafka.url)
 

@@ -44,6 +44,7 @@ def test_r15_r17_queues_agree_with_lists_on_sql(database_url: str) -> None:
 
 
 @pytest.mark.kafka
+@pytest.mark.depth  # the model is in front of the journal, which SQL and memory play too
 def test_r15_r17_queues_agree_with_lists_on_kafka(kafka: RunningKafka) -> None:
     play(KafkaBackend(kafka.url), examples(12))
 

@@ -16,7 +16,7 @@ from tests.harness.client_runners import LANGUAGES, Runner
 from tests.harness.played_blobs import Blobs, pattern, played_blobs
 from tests.harness.played_service import Service, fine, problem
 
-LARGE = 64 * 1024**2
+LARGE = 32 * 1024**2
 MEMORY = LARGE // 2
 Ask = Callable[..., Any]
 

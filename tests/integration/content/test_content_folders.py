@@ -14,6 +14,7 @@ import pytest
 from packhorse.content import tree
 from packhorse.content.node import Binary, Node
 from tests.harness.author import Author, check_binaries, files_below, some_content
+from tests.harness.depth import at_depth
 from tests.harness.s3 import S3Server
 
 
@@ -149,7 +150,7 @@ def test_wrong_calls_say_what_to_do(author: Author, tmp_path: Path) -> None:
 
 def test_killed_and_run_again_it_gives_the_same(author: Author, tmp_path: Path) -> None:
     content = tmp_path / "in"
-    for number in range(3_000):
+    for number in range(at_depth(3_000, 1_500)):
         path = content / str(number // 100) / f"{number}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"content of {number}")

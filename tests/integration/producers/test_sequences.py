@@ -62,7 +62,9 @@ def test_r5_a_crash_at_any_step_leaves_each_sequence_in_the_journal_once(
 
 
 @pytest.mark.parametrize("journal_url", ALL_JOURNALS, indirect=True)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(one, marks=pytest.mark.depth) for one in (1, 2))]
+)
 def test_r26_a_source_that_sends_all_again_publishes_nothing_twice(
     author: Author, source: Source, seed: int
 ) -> None:
