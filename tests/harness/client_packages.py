@@ -15,8 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from packhorse import __version__
 from packhorse.runtime.openapi import operations
 from tests.harness.client_tools import (
@@ -29,6 +27,7 @@ from tests.harness.client_tools import (
     run,
 )
 from tests.harness.openapi import FOLDER as DOCUMENTS
+from tests.harness.yaml_text import parsed
 
 MODULE = "packhorse.io/clients/go"
 NAME = f"packhorse-client-{__version__}"
@@ -92,7 +91,7 @@ def routes() -> tuple[str, str]:
     """Return the patterns of routes that take an Idempotency-Key, and of those by a node's path."""
     keyed, trees = set(), set()
     for document in documents().values():
-        for name, operation in operations(yaml.safe_load(document.read_text())):
+        for name, operation in operations(parsed(document.read_text())):
             path = name.partition(" ")[2]
             parameters = {one["name"].lower() for one in operation.get("parameters", ())}
             if "idempotency-key" in parameters:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from helm_python import Chart
+
+from tests.harness.yaml_text import all_parsed, parsed
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "packhorse"
@@ -37,13 +38,13 @@ class Container:
 def compose() -> dict[str, Any]:
     """Return the compose file, its anchors resolved and its variables at their defaults."""
     text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", COMPOSE.read_text())
-    loaded: dict[str, Any] = yaml.safe_load(text)
+    loaded: dict[str, Any] = parsed(text)
     return loaded
 
 
 def full_values() -> dict[str, Any]:
     """Return values that differ from the chart's defaults in everything."""
-    loaded: dict[str, Any] = yaml.safe_load(FULL_VALUES.read_text())
+    loaded: dict[str, Any] = parsed(FULL_VALUES.read_text())
     return loaded
 
 
@@ -55,7 +56,7 @@ def manifests(values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         document
         for name, text in sorted(texts.items())
         if name.endswith(".yaml")
-        for document in yaml.safe_load_all(text)
+        for document in all_parsed(text)
     )
     return [document for document in documents if document]
 

@@ -12,7 +12,8 @@ from fastapi import FastAPI
 
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.principal import Principal
-from tests.harness.openapi import SERVICES
+from tests.harness.openapi import FOLDER, SERVICES
+from tests.harness.yaml_text import parsed
 
 _PATH_PARAMETER = re.compile(r"{[^}]*}")
 
@@ -22,7 +23,8 @@ Operation = tuple[str, str, str, str]
 
 def _operations() -> Iterator[Operation]:
     for service in SERVICES:
-        for path, item in app_of(service).openapi()["paths"].items():
+        document = parsed((FOLDER / f"{service}.yaml").read_text())  # test_openapi.py compares it
+        for path, item in document["paths"].items():
             for method, operation in item.items():
                 ((scope,),) = [one["HTTPBearer"] for one in operation["security"]]
                 yield service, method.upper(), path, scope

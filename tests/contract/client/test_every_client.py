@@ -9,12 +9,12 @@ import socket
 from typing import Any
 
 import pytest
-import yaml
 
 from packhorse.runtime.openapi import operations, successes
 from tests.contract.client.conftest import Ask
 from tests.harness.client_packages import documents
 from tests.harness.played_service import ACCEPTED, CUT, Answer, Service, fine, problem
+from tests.harness.yaml_text import parsed
 
 CLEARED = fine(
     202,
@@ -30,7 +30,7 @@ REGISTERED = fine(name="nightly", epoch=3, last_sequence=2)
 
 def example(service: str, operation_id: str) -> Any:
     """The answer that an OpenAPI document shows for an operation."""
-    document = yaml.safe_load(documents()[service].read_text())
+    document = parsed(documents()[service].read_text())
     [found] = [one for _, one in operations(document) if one["operationId"] == operation_id]
     _, response = next(successes(found))
     return response["content"]["application/json"]["example"]

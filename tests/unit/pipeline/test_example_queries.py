@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import matplotlib
-import matplotlib.pyplot
 import pytest
 
 from packhorse_services.pipeline.storage.location import Location
@@ -41,15 +39,17 @@ def test_duckdb_answers(database: duckdb.DuckDBPyConnection, question: str) -> N
 
 
 def test_the_notebook_runs_from_its_first_cell_to_its_last(tmp_path: Path) -> None:
+    from matplotlib import pyplot, use  # half a second, in each worker that collects this file
+
     written(Location.parse(str(tmp_path)))
-    matplotlib.use("agg")
+    use("agg")
     opening, *others = code()
     scope: dict[str, Any] = {}
     for cell in [with_folder(opening, str(tmp_path)), *others]:
         exec(cell.replace("current_date", "DATE '2026-01-02'"), scope)
     assert len(others) == len(QUERIES) + 1
-    [drawn] = [matplotlib.pyplot.figure(one) for one in matplotlib.pyplot.get_fignums()]
+    [drawn] = [pyplot.figure(one) for one in pyplot.get_fignums()]
     lines = {one.get_label(): list(one.get_ydata()) for one in drawn.axes[0].get_lines()}
     assert lines["fast"][:1] == [30]
     assert lines["slow"] == [700, 9_000]
-    matplotlib.pyplot.close(drawn)
+    pyplot.close(drawn)
