@@ -45,7 +45,8 @@ $(VENV)/.tools: $(VENV)/.dev
 	@$(BIN)/python -m tests.harness.tools
 	@touch $@
 
-setup: $(VENV)/.dev $(VENV)/.jars $(VENV)/.tools ## Create .venv with everything that tests and checks need
+setup: $(VENV)/.dev ## Create .venv with everything that tests and checks need
+	@$(MAKE) --silent --jobs=2 $(VENV)/.jars $(VENV)/.tools
 
 demo: $(VENV)/.embedded ## Distribute real content to 3 subscribers, verify it, and end
 	@$(BIN)/packhorse demo $(ARGS)
@@ -53,7 +54,7 @@ demo: $(VENV)/.embedded ## Distribute real content to 3 subscribers, verify it, 
 up: $(VENV)/.embedded ## Start the embedded stack and stay (ARGS="--data DIR --subscribers N …")
 	@$(BIN)/packhorse up $(ARGS)
 
-test: $(VENV)/.dev $(VENV)/.jars $(VENV)/.tools ## Run the whole test suite: real Postgres, real Kafka, real S3 server, Spark
+test: setup ## Run the whole test suite: real Postgres, real Kafka, real S3 server, Spark
 	pytest -n 4 --dist loadfile --no-loadscope-reorder -m 'not spark and not depth' --proofs changed $(ARGS) || [ $$? -eq 5 ]
 	pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'spark and not depth' --proofs changed $(if $(filter tests/%,$(ARGS)),,tests/e2e tests/spark) $(ARGS) || [ $$? -eq 5 ]
 
