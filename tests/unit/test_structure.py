@@ -24,6 +24,7 @@ SCHEMA_NAMES = {  # names, never fetched
     *("purl.org", "ns.adobe.com", "iptc.org"),
 }
 RESERVED_HOST = re.compile(r"(^|\.)(example|invalid|test|localhost|example\.(com|org|net))$")
+HELD = re.compile(r"\.(cursor|transaction|pipeline)\(|_bookkeeping\(")
 ANY_HOME = re.compile(r"(?<![\w.])/(work|root|home|Users)/")
 
 
@@ -79,12 +80,12 @@ def test_nothing_names_a_folder_of_somebodys_machine() -> None:
 
 def test_no_test_imports_another() -> None:
     """What two of them need is in `tests/harness`, a `conftest.py` or a module beside them."""
-    found = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
+    imported = re.compile(r"^\s*from (\S*\.test_\w+) import", re.MULTILINE)
+    found = {
+        path.relative_to(ROOT): names
         for path in (ROOT / "tests").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ImportFrom) and re.search(r"\.test_\w+$", node.module or "")
-    ]
+        if (names := imported.findall(path.read_text()))
+    }
     assert not found
 
 
@@ -117,7 +118,10 @@ def test_no_generator_holds_a_cursor_or_a_transaction() -> None:
 
 def functions(path: Path) -> Iterator[ast.FunctionDef]:
     """Those that are no context managers: what drives one of these ends it in time."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    text = path.read_text()
+    if "yield" not in text or not HELD.search(text):  # to parse it takes longer
+        return
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef):
             decorators = map(ast.unparse, node.decorator_list)
             if not any("contextmanager" in decorator for decorator in decorators):
@@ -137,4 +141,4 @@ def yields(held: ast.With) -> bool:
 
 def holds(held: ast.With) -> bool:
     opened = " ".join(ast.unparse(item.context_expr) for item in held.items)
-    return bool(re.search(r"\.(cursor|transaction|pipeline)\(|_bookkeeping\(", opened))
+    return bool(HELD.search(opened))
