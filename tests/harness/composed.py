@@ -17,7 +17,7 @@ from pathlib import Path
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from packhorse_services.cli.stack.ports import free_port
 from tests.harness.deployment import ROOT, compose, image_environment
-from tests.harness.imported import SERVICES
+from tests.harness.imported import can_begin
 from tests.harness.processes import Process
 from tests.harness.s3 import versitygw
 from tests.harness.shell import MODULES
@@ -90,8 +90,9 @@ class ComposedStack:
         variables = {**image_environment(), **service.get("environment", {})}
         here = {key: self._here(value, name) for key, value in variables.items()}
         start = [found]
-        if MODULES.get(program) in SERVICES:  # what the installed program calls, as a fork
-            start = [sys.executable, "-m", MODULES[program]]
+        as_module = [sys.executable, "-m", MODULES.get(program, "")]
+        if can_begin([*as_module, *arguments], {}):  # what the installed program calls, as a fork
+            start = as_module
             here = {key: value for key, value in here.items() if not key.startswith("PYTHON")}
         process = Process(name, [*start, *arguments], {**here, "PATH": _path()}, self._folder)
         process.start()

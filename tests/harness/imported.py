@@ -26,7 +26,9 @@ SERVICES = tuple(
     f"packhorse_services.{name}"
     for name in ("publisher", "subscriber", "content", "cleanup", "topology", "jobs", "console")
 )
-COMMAND_LINE = "packhorse_services.cli"
+COMMAND_LINE, PIPELINE = "packhorse_services.cli", "packhorse_services.pipeline"
+_OF_PIPELINE = ((PIPELINE, "serve"), (PIPELINE, "worker"))
+"""Those of its programs that share their modules with the services; its tasks have Spark."""
 _OURS = (
     *("tests.chaos.", "tests.harness.jobs.", "tests.harness.stack_program"),
     "tests.harness.topology.",
@@ -52,7 +54,11 @@ def can_begin(command: Sequence[str], environment: Mapping[str, str]) -> bool:
     return (
         sys.platform == "linux"
         and tuple(command[:2]) == (sys.executable, "-m")
-        and (command[2] in SERVICES or command[2].startswith(_OURS))
+        and (
+            command[2] in SERVICES
+            or command[2].startswith(_OURS)
+            or tuple(command[2:4]) in _OF_PIPELINE
+        )
         and not any(name.startswith("PYTHON") for name in environment)
     )
 

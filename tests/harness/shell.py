@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.harness.imported import COMMAND_LINE, SERVICES, begin_module
+from tests.harness.imported import COMMAND_LINE, PIPELINE, SERVICES, begin_module
 
 MODULES = {
     "packhorse": COMMAND_LINE,
+    "packhorse-pipeline": PIPELINE,
     "python3": "tests.harness.script",
     **{f"packhorse-{service.rpartition('.')[2]}": service for service in SERVICES},
 }

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 from jsonschema import Draft202012Validator
 
 from packhorse.messaging.api import Record
@@ -12,6 +11,7 @@ from packhorse.wire.messages import Status
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publisher_site import Site, events, publish, reported, until_remembered
 from tests.harness.publishing import AGENT, TOPICS
+from tests.harness.yaml_text import parsed
 
 KINDS = ("imported", "removed", "failed", "skipped", "away")
 
@@ -23,7 +23,7 @@ def site(database_url: str, tmp_path: Path) -> Site:
 
 def check_against_document(record: Record) -> None:
     """Hold an event to what `asyncapi/events.yaml` says of it."""
-    document = yaml.safe_load((Path(__file__).parents[2] / "asyncapi" / "events.yaml").read_text())
+    document = parsed((Path(__file__).parents[2] / "asyncapi" / "events.yaml").read_text())
     message = document["components"]["messages"]["PackageDistributed"]
     headers = {name: text.decode() for name, text in record.headers.items()}
     for part, value in (("headers", headers), ("payload", json.loads(record.value))):

@@ -6,10 +6,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-import yaml
 
 from packhorse_services.cli.app import run
 from packhorse_services.cli.documents import ApiDocument, documents
+from tests.harness.yaml_text import parsed
 
 ROOT = Path(__file__).parents[3]
 
@@ -21,7 +21,7 @@ def test_every_document_of_the_repository_is_printed(capsys: pytest.CaptureFixtu
         assert run(["openapi", path.stem]) == 0
         printed = capsys.readouterr().out
         assert printed == path.read_text()
-        assert {"openapi", "asyncapi"} & set(yaml.safe_load(printed))
+        assert {"openapi", "asyncapi"} & set(parsed(printed))
 
 
 def test_they_are_listed_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

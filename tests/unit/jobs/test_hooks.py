@@ -5,7 +5,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-import yaml
 from jsonschema import Draft202012Validator
 from pydantic import SecretStr, ValidationError
 
@@ -15,6 +14,7 @@ from packhorse_services.jobs.hooks.hook import Hook, key_of
 from packhorse_services.jobs.hooks.message import body_of, headers_of, id_of
 from tests.harness.jobs.made import HOOK_SECRET as SECRET
 from tests.harness.jobs.made import hook_job
+from tests.harness.yaml_text import parsed
 
 OTHER = "whsec_" + "b3RoZXIgb25l" * 3
 
@@ -48,7 +48,7 @@ def test_how_long_a_receiver_may_let_us_wait() -> None:
 
 def test_messages_are_what_the_document_says() -> None:
     path = Path(__file__).parents[3] / "asyncapi" / "events.yaml"
-    document = yaml.safe_load(path.read_text())
+    document = parsed(path.read_text())
     told = document["components"]["messages"]["ContentChanged"]
     for kind in ChangeKind:
         source = {"package_id": "p", "publisher_agent": "main", "user": "anna"}

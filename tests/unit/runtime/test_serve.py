@@ -8,8 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,28 @@ import httpx
 import pytest
 
 from packhorse.runtime import connection
+from tests.harness.imported import Imported, begin_module
 
 DEADLINE_S = 180
 ROOT = Path(__file__).parents[3]
 
 
-@dataclass
 class Program:
-    process: subprocess.Popen[str]
-    url: str
+    """The program with what it writes: a fork that has imported its modules, unless it is strict.
+
+    A strict one is an interpreter of its own, which fails for a warning up to its very end.
+    """
+
+    def __init__(self, mode: str, *, strict: bool = False) -> None:
+        self.url = ""
+        out, said = os.pipe(), os.pipe()
+        self.output, self.errors = (os.fdopen(pipe[0]) for pipe in (out, said))
+        command, written = ("tests.unit.runtime.served", mode), (out[1], said[1])
+        with Path(os.devnull).open() as nothing:
+            files = (nothing.fileno(), *written)
+            self.process = _strict(command, files) if strict else _fork(command, files)
+        for file in written:
+            os.close(file)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -34,41 +46,49 @@ class Program:
         return host, int(port)
 
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        self.process.send_signal(number)
+        os.kill(self.process.pid, number)
         return self.ended()
 
     def ended(self) -> tuple[int, str]:
-        _, errors = self.process.communicate(timeout=DEADLINE_S)
-        return self.process.returncode, errors
+        errors = self.errors.read()
+        return self.process.wait(DEADLINE_S), errors
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            os.kill(self.process.pid, signal.SIGKILL)
+            self.process.wait(DEADLINE_S)
+        self.output.close()
+        self.errors.close()
 
 
-def _launch(mode: str) -> subprocess.Popen[str]:
+def _fork(command: tuple[str, ...], files: tuple[int, ...]) -> Imported:
+    return begin_module(command, os.environ, ROOT, files)
+
+
+def _strict(command: tuple[str, ...], files: tuple[int, ...]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.unit.runtime.served", mode],
+        [sys.executable, "-m", *command],
         cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        stdin=files[0],
+        stdout=files[1],
+        stderr=files[2],
         env={**os.environ, "PYTHONWARNINGS": "error"},
     )
 
 
 @contextmanager
-def _running(mode: str = "plain") -> Iterator[Program]:
-    with _launch(mode) as process:
-        try:
-            assert process.stdout is not None
-            ready = json.loads(process.stdout.readline())
-            assert ready["event"] == "ready"
-            assert ready["pid"] == process.pid
-            yield Program(process, ready["url"])
-        finally:
-            process.kill()
+def _running(mode: str = "plain", *, strict: bool = False) -> Iterator[Program]:
+    with closing(Program(mode, strict=strict)) as program:
+        ready = json.loads(program.output.readline())
+        assert ready["event"] == "ready"
+        assert ready["pid"] == program.process.pid
+        program.url = ready["url"]
+        yield program
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_program_cleanly(number: int) -> None:
-    with _running() as program:
+    with _running(strict=True) as program:
         assert httpx.get(f"{program.url}/readyz", timeout=DEADLINE_S).status_code == 200
         code, errors = program.end(number)
     assert code == 0
@@ -77,9 +97,9 @@ def test_a_signal_ends_the_program_cleanly(number: int) -> None:
 
 
 def test_a_signal_that_comes_before_the_loop_heeds_it_ends_the_program_cleanly() -> None:
-    with _launch("signalled") as process:
-        _, errors = process.communicate(timeout=DEADLINE_S)
-    assert process.returncode == 0, errors
+    with closing(Program("signalled", strict=True)) as program:
+        code, errors = program.ended()
+    assert code == 0, errors
     assert "component stopped" in errors
     assert "Traceback" not in errors
 
@@ -94,7 +114,7 @@ def test_a_request_and_a_stream_under_way_are_finished_first() -> None:
         with client.stream("GET", "/stream") as stream:
             lines = stream.iter_lines()
             assert next(lines) == "first"
-            program.process.send_signal(signal.SIGTERM)
+            os.kill(program.process.pid, signal.SIGTERM)
             assert list(lines) == ["last"]
         thread.join(DEADLINE_S)
         assert [answer.text for answer in answers] == ['"done"']
@@ -119,8 +139,7 @@ def test_a_client_that_does_not_read_is_cut_off() -> None:
         socket.create_connection(program.address, timeout=DEADLINE_S) as stalled,
     ):
         stalled.sendall(b"GET /flood HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert program.process.stderr is not None
-        while "flood ended" not in program.process.stderr.readline():
+        while "flood ended" not in program.errors.readline():
             assert program.process.poll() is None
         _until_closed(stalled)
 
@@ -153,11 +172,9 @@ def test_a_part_that_dies_ends_the_program_with_1() -> None:
     ],
 )
 def test_a_start_that_fails_says_why_in_one_sentence(mode: str, code: int, sentence: str) -> None:
-    process = _launch(mode)
-    output, errors = process.communicate(timeout=DEADLINE_S)
-    assert process.returncode == code
-    assert output == ""
-    assert errors == sentence
+    with closing(Program(mode)) as program:
+        assert program.ended() == (code, sentence)
+        assert program.output.read() == ""
 
 
 def _until_closed(connected: socket.socket) -> bytes:
