@@ -11,6 +11,7 @@ import pytest
 
 from packhorse.jobs.scheduling.definition import RunOn
 from packhorse.jobs.scheduling.timing import Every
+from tests.harness.borrowing import borrowed
 from tests.harness.jobs.schedules import Schedules
 from tests.harness.processes import Process
 from tests.harness.waiting import eventually
@@ -72,7 +73,7 @@ class Site(Schedules):
 
     def alone(self) -> bool:
         """Return whether nobody else is connected to the database."""
-        with psycopg.connect(self.url) as connection:
+        with borrowed(self.url) as connection:
             rows = connection.execute(
                 "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
                 "AND backend_type = 'client backend' AND pid <> pg_backend_pid()"

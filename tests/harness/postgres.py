@@ -13,6 +13,7 @@ from psycopg import sql
 
 from packhorse.db.migrate import upgrade
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from tests.harness.borrowing import close_kept
 from tests.harness.scratch import is_on_memory
 
 _TEMPLATE = "template_packhorse"
@@ -72,6 +73,7 @@ class Databases:
     def copy(self, source: str, prefix: str = "copy") -> str:
         """Return the URL of a copy of `source`, a name or a URL; nobody may be connected to it."""
         source = urlsplit(source).path.removeprefix("/")
+        close_kept(source)
         name = f"{prefix}_{next(self._numbers)}"
         with psycopg.connect(self.server.url(), autocommit=True) as connection:
             connection.execute(
@@ -88,4 +90,5 @@ class Databases:
         if self._drops and self._made:
             with psycopg.connect(self.server.url(), autocommit=True) as connection:
                 for name in self._made:
+                    close_kept(name)
                     connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')

@@ -33,6 +33,7 @@ from packhorse_services.subscriber.journal.journal_check import StartPolicy, pla
 from packhorse_services.subscriber.journal.prefetch import Prefetch, PrefetchLimits
 from packhorse_services.subscriber.lease import LEASE_SESSIONS, Connections, Lease, LeaseSettings
 from packhorse_services.subscriber.staging.staging import Gate, OpenGate
+from tests.harness.borrowing import borrowed
 from tests.harness.feed import AGENT, TOPICS, Feed, page
 from tests.harness.fold import Content, fold, plain
 from tests.harness.waiting import eventually
@@ -190,7 +191,7 @@ class Worker:
 
 def content_of(url: str) -> Content:
     """Return what a database holds, in the words of the fold."""
-    with closing(psycopg.connect(url)) as connection:
+    with borrowed(url) as connection:
         return content_in(connection)
 
 
@@ -202,7 +203,7 @@ def content_in(connection: psycopg.Connection) -> Content:
 
 
 def rows_of(url: str, query: str) -> list[Any]:
-    with closing(psycopg.connect(url, autocommit=True)) as connection:
+    with borrowed(url) as connection:
         return connection.execute(query.encode()).fetchall()
 
 

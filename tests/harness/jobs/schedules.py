@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
-import psycopg
 from psycopg import Connection
 
 from packhorse.db.metadata import BOOKKEEPER
@@ -20,6 +19,7 @@ from packhorse.jobs.scheduling.store import (
     list_schedules,
 )
 from packhorse.jobs.scheduling.timing import Every, When
+from tests.harness.borrowing import borrowed
 
 HOURLY = Every(timedelta(hours=1))
 
@@ -42,7 +42,7 @@ class Schedules:
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """Give a transaction as the bookkeeper."""
-        with psycopg.connect(self.url) as connection:
+        with borrowed(self.url) as connection:
             act_as(connection, BOOKKEEPER)
             yield connection
 
@@ -76,7 +76,7 @@ class Schedules:
     ) -> Scheduler:
         """Return a scheduler by this clock; call its `fire_due`."""
         return Scheduler(
-            lambda: psycopg.connect(self.url),
+            lambda: borrowed(self.url),
             instance,
             leader=leader,
             members=lambda: members,

@@ -18,6 +18,7 @@ from packhorse.jobs.store.claims import Claimed, ClaimRequest
 from packhorse.jobs.store.finishing import Ended, Ending, Notes
 from packhorse.jobs.store.given import read_jobs
 from packhorse.jobs.store.queues import declare_queue, read_layout
+from tests.harness.borrowing import borrowed
 
 
 class Store:
@@ -41,7 +42,7 @@ class Store:
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """A transaction as the bookkeeper, on a connection of its own."""
-        with psycopg.connect(self.url) as connection:
+        with borrowed(self.url) as connection:
             act_as(connection, BOOKKEEPER)
             yield connection
 

@@ -11,12 +11,13 @@ from psycopg.types.json import Jsonb
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.jobs.jobs import Jobs
+from tests.harness.borrowing import borrowed
 
 
 @contextmanager
 def bookkeeper(url: str) -> Iterator[psycopg.Connection]:
     """A transaction as the bookkeeper."""
-    with psycopg.connect(url) as connection:
+    with borrowed(url) as connection:
         act_as(connection, BOOKKEEPER)
         yield connection
 
@@ -29,7 +30,7 @@ def end_leases(url: str) -> None:
 
 def jobs_of(url: str, application: str = "tests") -> Jobs:
     """The facade, with a connection for every call."""
-    return Jobs(lambda: psycopg.connect(url), application)
+    return Jobs(lambda: borrowed(url), application)
 
 
 def store_finished(url: str, finished_at: datetime, state: str = "SUCCEEDED", **given: Any) -> int:
