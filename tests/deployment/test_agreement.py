@@ -1,6 +1,8 @@
 """The deployment files against the programs: commands, variables, values and paths are real."""
 
 import asyncio
+import os
+import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
@@ -69,6 +71,15 @@ def test_every_program_is_deployed() -> None:
 def test_every_command_is_a_program(container: Container) -> None:
     module, _, function = SCRIPTS[container.command[0]].partition(":")
     assert callable(getattr(import_module(module), function))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_program_is_installed(name: str) -> None:
+    """Most tests begin what a program calls, not the program."""
+    script = Path(sys.executable).with_name(name)
+    module, _, function = SCRIPTS[name].partition(":")
+    assert os.access(script, os.X_OK)
+    assert f"from {module} import {function}\n" in script.read_text()
 
 
 @pytest.mark.parametrize("container", PROGRAMS, ids=where)
