@@ -150,6 +150,9 @@ class CommandHandler:
                 up_to,
             ),
         )
+        agent, journal_id = command.publisher_agent, command.journal_id
+        # Below the first offset there is nothing, also for a subscription without a position.
+        ledger.finish_clears(connection, self.subscriber, agent, journal_id, -1)
         finish_what_is_passed(connection, self.subscriber)
         return {"up_to": up_to}
 

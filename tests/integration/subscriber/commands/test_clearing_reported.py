@@ -47,6 +47,16 @@ def test_a_clear_reports_how_many_it_removed(feed: Feed, worker: Worker) -> None
     assert ending(worker, feed, nothing) == [(CommandState.SEEN, 0), (CommandState.APPLIED, 0)]
 
 
+def test_a_clear_of_an_empty_log_ends_though_the_subscription_never_ran(
+    feed: Feed, worker: Worker
+) -> None:
+    with following(worker) as follower:
+        feed.control(worker.name, DesiredState.STOP)
+        command_id = feed.clear(worker.name, 0)
+        follower.catch_up()
+    assert ending(worker, feed, command_id) == [(CommandState.SEEN, 0), (CommandState.APPLIED, 0)]
+
+
 def test_the_count_is_exact_over_pieces_and_restarts(feed: Feed, workers: Workers) -> None:
     limits = GroupLimits(packages=3, passed=1, passed_s=0)
     first = workers(limits=limits)
