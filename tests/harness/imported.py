@@ -175,7 +175,7 @@ def _serve(channel: socket.socket) -> list[str]:
         given = json.loads(message)
         if "ended" in given:
             answer = os.waitstatus_to_exitcode(os.waitpid(given["ended"], 0)[1])
-        elif (answer := _forked()) == 0:
+        elif (answer := forked()) == 0:
             channel.close()
             return _became(given, files)
         for file in files:
@@ -183,7 +183,7 @@ def _serve(channel: socket.socket) -> list[str]:
         channel.send(str(answer).encode())
 
 
-def _forked() -> int:
+def forked() -> int:
     """Fork; the parent goes on once the child is a leader of its own session, and on its leash."""
     waiting, begun = os.pipe()
     parent = os.getpid()

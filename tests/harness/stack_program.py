@@ -4,7 +4,6 @@ Begun by `tests.harness.imported`. Only the imports of the command line and of t
 out; a server that dies is started anew as the product does it.
 """
 
-import ctypes
 import os
 import runpy
 import signal
@@ -14,9 +13,7 @@ from pathlib import Path
 
 from packhorse_services.cli.stack import fork_server, up
 from packhorse_services.cli.stack.forked import ForkServer
-from tests.harness.imported import COMMAND_LINE
-
-_PR_SET_PDEATHSIG = 1
+from tests.harness.imported import COMMAND_LINE, forked
 
 
 class _Forked:
@@ -41,12 +38,7 @@ class _Prepared(ForkServer):
 
 
 _ours, _theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-_parent, _pid = os.getpid(), os.fork()
-if _pid == 0:
-    os.setsid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
-    if os.getppid() != _parent:
-        os._exit(1)
+if (_pid := forked()) == 0:
     _ours.close()
     sys.argv = [fork_server.__name__, str(_theirs.detach())]
     runpy.run_module(fork_server.__name__, run_name="__main__", alter_sys=True)
