@@ -150,9 +150,6 @@ class CommandHandler:
                 up_to,
             ),
         )
-        agent, journal_id = command.publisher_agent, command.journal_id
-        # Below the first offset there is nothing, also for a subscription without a position.
-        ledger.finish_clears(connection, self.subscriber, agent, journal_id, -1)
         finish_what_is_passed(connection, self.subscriber)
         return {"up_to": up_to}
 
@@ -250,9 +247,18 @@ def check_lease(connection: Connection, epoch: int) -> None:
 
 
 def finish_what_is_passed(connection: Connection, subscriber: str) -> None:
-    """End the clear commands whose bound their subscription's position has reached."""
+    """End the clear commands whose bound their subscription's position has reached.
+
+    A subscription that has no position in the journal is before its first offset.
+    """
     rows = connection.execute(
-        "SELECT publisher_agent, journal_id, log_offset FROM bookkeeping.position"
+        """
+        SELECT DISTINCT publisher_agent, journal_id, coalesce(log_offset, -1)
+        FROM bookkeeping.clear_command
+        LEFT JOIN bookkeeping.position USING (publisher_agent, journal_id)
+        WHERE subscriber = %s
+        """,
+        (subscriber,),
     )
     for agent, journal_id, offset in rows.fetchall():
         ledger.finish_clears(connection, subscriber, agent, journal_id, offset)
