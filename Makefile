@@ -45,8 +45,7 @@ $(VENV)/.tools: $(VENV)/.dev
 	@$(BIN)/python -m tests.harness.tools
 	@touch $@
 
-setup: $(VENV)/.dev ## Create .venv with everything that tests and checks need
-	@$(MAKE) --silent --jobs=2 $(VENV)/.jars $(VENV)/.tools
+setup: $(VENV)/.dev $(VENV)/.jars $(VENV)/.tools ## Create .venv with everything that tests and checks need
 
 demo: $(VENV)/.embedded ## Distribute real content to 3 subscribers, verify it, and end
 	@$(BIN)/packhorse demo $(ARGS)
@@ -54,7 +53,7 @@ demo: $(VENV)/.embedded ## Distribute real content to 3 subscribers, verify it, 
 up: $(VENV)/.embedded ## Start the embedded stack and stay (ARGS="--data DIR --subscribers N …")
 	@$(BIN)/packhorse up $(ARGS)
 
-test: setup ## Run the whole test suite: real Postgres, real Kafka, real S3 server, Spark
+test: $(VENV)/.dev $(VENV)/.jars $(VENV)/.tools ## Run the whole test suite: real Postgres, real Kafka, real S3 server, Spark
 	pytest -n 4 --dist loadfile --no-loadscope-reorder -m 'not spark and not depth' --proofs changed $(ARGS) || [ $$? -eq 5 ]
 	pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'spark and not depth' --proofs changed $(if $(filter tests/%,$(ARGS)),,tests/e2e tests/spark) $(ARGS) || [ $$? -eq 5 ]
 
