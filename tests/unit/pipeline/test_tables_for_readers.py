@@ -23,7 +23,7 @@ def test_pyarrow_and_pandas_find_what_a_filter_means(table: tuple[DeltaTable, pa
     for column, one, count in filters(whole):
         wanted = [(column, "=", one)]
         assert stored.to_pyarrow_table(filters=wanted).num_rows == count, wanted
-    assert len(stored.to_pandas(filters=wanted)) == count, "pandas has its rows from pyarrow"
+        assert len(stored.to_pandas(filters=wanted)) == count, wanted
 
 
 def test_nulls_are_found(table: tuple[DeltaTable, pa.Table]) -> None:
