@@ -30,19 +30,23 @@ COMMAND_LINE, PIPELINE = "packhorse_services.cli", "packhorse_services.pipeline"
 _OF_PIPELINE = ((PIPELINE, "serve"), (PIPELINE, "worker"))
 """Those of its programs that share their modules with the services; its tasks have Spark."""
 _OURS = (
-    *("tests.chaos.", "tests.harness.jobs.", "tests.harness.stack_program"),
+    "tests.chaos.",
+    "tests.harness.jobs.",
+    "tests.harness.stack_program",
     "tests.harness.topology.",
 )
 _LATER = (
-    *(
-        "encodings.idna",
-        "h11",
-        "httpcore",
-        "httpcore._backends.auto",
-        "importlib.resources.readers",
-    ),
-    *("packhorse.blobs.filesystem", "packhorse.messaging.sql", "rich._emoji_codes"),
-    *("typer._adapters", "uvicorn.lifespan.on", "uvicorn.loops.uvloop"),
+    "encodings.idna",
+    "h11",
+    "httpcore",
+    "httpcore._backends.auto",
+    "importlib.resources.readers",
+    "packhorse.blobs.filesystem",
+    "packhorse.messaging.sql",
+    "rich._emoji_codes",
+    "typer._adapters",
+    "uvicorn.lifespan.on",
+    "uvicorn.loops.uvloop",
 )
 """What others import when it is first needed, which is in each program."""
 _PR_SET_PDEATHSIG = 1
@@ -161,8 +165,12 @@ def begin_module(
     with _starting:
         if not _sources:
             _sources.append(_Source())
-    given = {"arguments": arguments, "environment": dict(environment), "folder": str(folder)}
-    given |= {"stopped": stopped}
+    given = {
+        "arguments": arguments,
+        "environment": dict(environment),
+        "folder": str(folder),
+        "stopped": stopped,
+    }
     return _sources[0].begin(given, files)
 
 

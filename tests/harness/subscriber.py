@@ -4,7 +4,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -164,18 +163,16 @@ class Worker:
         if self.lease_connection is not None:
             self.lease_connection.close()
             self.lease_connection = None
-            self._await_no_lease_session()
-
-    def _await_no_lease_session(self) -> None:
-        """Wait until others see by no session that this worker lives."""
-        query = "SELECT FROM pg_stat_activity WHERE application_name = %s"
-        name = LEASE_SESSIONS + self.instance
-        with closing(psycopg.connect(self.url, autocommit=True)) as connection:
             eventually(
-                lambda: not connection.execute(query, (name,)).fetchall(),
-                interval=0.01,
-                what="its session has ended",
+                lambda: not self._lease_sessions(), interval=0.01, what="its session has ended"
             )
+
+    def _lease_sessions(self) -> list[Any]:
+        """Return the sessions by which others see that this worker lives."""
+        name = LEASE_SESSIONS + self.instance
+        return rows_of(
+            self.url, f"SELECT pid FROM pg_stat_activity WHERE application_name = '{name}'"
+        )
 
     def send_statuses(self) -> None:
         sender = StatusSender(

@@ -41,7 +41,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """A transaction as the bookkeeper, on a connection of its own."""
+        """A transaction as the bookkeeper, on a connection that nobody else has meanwhile."""
         with borrowed(self.url) as connection:
             act_as(connection, BOOKKEEPER)
             yield connection

@@ -29,7 +29,7 @@ def end_leases(url: str) -> None:
 
 
 def jobs_of(url: str, application: str = "tests") -> Jobs:
-    """The facade, with a connection for every call."""
+    """The facade; a call has a connection for itself."""
     return Jobs(lambda: borrowed(url), application)
 
 
