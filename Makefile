@@ -15,7 +15,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Where an environment forbids bytecode, as some images do, each start compiles all sources anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help setup demo up test check format unit contract integration e2e screenshots proofs chaos bench bench-full \
+.PHONY: help setup demo up test check format unit contract integration e2e screenshots proofs chaos bench benchmarks bench-compare bench-full \
 	bench-pipeline profile-import profile-distribute proto openapi clients tables docs migration dev-kafka constraints clean
 
 help: ## Show this list
@@ -107,25 +107,33 @@ format: $(VENV)/.dev ## Format the code and mend what ruff can mend
 	ruff format
 	ruff check --fix
 
-bench: $(VENV)/.dev ## Measure the main figures with their anchors, one JSON line each (10 minutes)
-	python -m tests.bench.importing --packages 8000 --rounds 2 --nodes 1
-	python -m tests.bench.importing --packages 3000 --rounds 2 --nodes 11 --only kafka,sql,copy
-	python -m tests.bench.publish 1000
-	python -m tests.bench.urgent 20000
-	python -m tests.bench.waiting 60
-	python -m tests.bench.journal_append 6000
-	python -m tests.bench.kafka_journal 5000
+bench: export BENCH_LINES = build/bench.jsonl
+bench: $(VENV)/.dev ## Measure the main figures with their anchors into build/bench.jsonl (10 minutes)
+	@mkdir -p build && rm -f $(BENCH_LINES)
+	python -m tests.bench.importing --packages 6000 --rounds 2 --nodes 1
+	python -m tests.bench.importing --packages 2000 --rounds 2 --nodes 11 --only kafka,sql,copy
+	python -m tests.bench.publish 600
+	python -m tests.bench.urgent 15000
+	python -m tests.bench.waiting 40
+	python -m tests.bench.journal_append 4000
+	python -m tests.bench.kafka_journal 4000
 	python -m tests.bench.deduplication 3000
 	python -m tests.bench.queues 100000
-	python -m tests.bench.queue_fill 20000
-	python -m tests.bench.console 100000
+	python -m tests.bench.queue_fill 15000
+	python -m tests.bench.console 50000
 	python -m tests.bench.announcements 10
 	python -m tests.bench.joining 5000
 	python -m tests.bench.folder_import 5000
 	python -m tests.bench.blobs_s3
-	python -m tests.bench.topology 50 20
-	python -m tests.bench.jobs 3000 100000
+	python -m tests.bench.topology 50 10
+	python -m tests.bench.jobs 1500 100000
 	python -m tests.bench.idle 3 15
+
+benchmarks: $(VENV)/.dev ## Make the tables of docs/benchmarks.md from build/bench.jsonl
+	python -m tests.bench.page build/bench.jsonl
+
+bench-compare: $(VENV)/.dev ## Measure another commit and this tree in turns: BASE=main (ARGS="--rounds 5 --bench 'publish 500'")
+	python -m tests.bench.compare $(BASE) $(ARGS)
 
 bench-full: $(VENV)/.dev ## Measure them at the sizes of the targets (an hour)
 	python -m tests.bench.importing --packages 100000 --rounds 5

@@ -19,7 +19,7 @@ import packhorse
 from docs.site.event_page import event_page
 from docs.site.http_pages import http_page
 from docs.site.library_page import library_sections
-from docs.site.pages import CLIENTS, NOTEBOOK, ROOT, as_site_page, placed
+from docs.site.pages import CLIENTS, DOWNLOADS, ROOT, as_site_page, placed
 
 HERE = Path(__file__).parent
 DEFAULT = ROOT / "build" / "site"
@@ -53,7 +53,8 @@ def put_together(folder: Path) -> None:
     for source, place in pages.items():
         text = as_site_page(source, (ROOT / source).read_text(), pages)
         _write(folder / place, _ALONE + text if place.startswith("adr/0") else text)
-    shutil.copy(ROOT / NOTEBOOK, folder)
+    for one in DOWNLOADS:
+        shutil.copy(ROOT / one, folder)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     services = sorted((ROOT / "openapi").glob("*.yaml"))
     for path in services:

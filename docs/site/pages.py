@@ -18,13 +18,13 @@ _BESIDE = {
     **{f"clients/{one}/README.md": f"clients/{one}.md" for one in CLIENTS},
 }
 """Pages outside docs/ that the site has too."""
-NOTEBOOK = "docs/tables.ipynb"
-"""A file that is downloaded as it is."""
+DOWNLOADS = ("docs/tables.ipynb", "docs/tables-grafana.json", "docs/benchmarks.jsonl")
+"""Files that are downloaded as they are."""
 _ELSEWHERE = {
     "README.md": "index.md",
     "openapi": "api.md",
     "asyncapi/events.yaml": "api/events.md",
-    NOTEBOOK: "tables.ipynb",
+    **{one: one.removeprefix("docs/") for one in DOWNLOADS},
 }
 
 

@@ -17,9 +17,11 @@ from packhorse.messaging.api import Journal, Outgoing
 from packhorse.messaging.open import open_journal
 from packhorse.wire.codec import encode_discovery
 from packhorse.wire.messages import DiscoveryMessage, SubscriberState
-from tests.bench.queues import AGENT, emit
+from tests.bench.queues import AGENT
+from tests.bench.reporting import emit
+from tests.harness.footprint import processor_s
 from tests.harness.postgres import Databases, running_postgres
-from tests.harness.publisher_program import processor_time, program
+from tests.harness.publisher_program import program
 from tests.harness.publishing import TOPICS
 
 SUBSCRIBERS, EVERY_S, BEATS_A_S = 1_000, 10, 10
@@ -40,7 +42,7 @@ def measure(pid: int, announcer: "Announcer", seconds: int) -> None:
     idle = share_of(pid, EVERY_S, lambda: None)
     share_of(pid, EVERY_S, announcer.beat)  # until all are known
     busy = share_of(pid, seconds, announcer.beat)
-    emit("queue_announcements_1000", busy * 100, "% of a core", idle=round(idle * 100, 2))
+    emit("of_1000", busy * 100, "% of a core", idle_percent=idle * 100)
 
 
 class Announcer:
@@ -59,11 +61,11 @@ class Announcer:
 
 def share_of(pid: int, seconds: int, beat: Callable[[], None]) -> float:
     """Return how much of a core a process took while `beat` was called ten times a second."""
-    before, began = processor_time(pid), time.perf_counter()
+    before, began = processor_s(pid), time.perf_counter()
     for tenth in range(seconds * BEATS_A_S):
         beat()
         time.sleep(max(0.0, began + (tenth + 1) / BEATS_A_S - time.perf_counter()))
-    return (processor_time(pid) - before) / (time.perf_counter() - began)
+    return (processor_s(pid) - before) / (time.perf_counter() - began)
 
 
 if __name__ == "__main__":

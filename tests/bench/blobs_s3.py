@@ -9,7 +9,6 @@ modules with an `open_s3` are measured beside packhorse's own, in turns, on the 
 
 import hashlib
 import importlib
-import json
 import os
 import random
 import statistics
@@ -17,9 +16,9 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter, process_time
-from typing import Any
 
 from packhorse.blobs.api import BlobStore, binary_key, package_key
+from tests.bench.reporting import emit
 from tests.harness.s3 import ACCESS_KEY, SECRET_KEY, running_s3
 
 _SMALL, _THREADS, _ROUNDS = 600, 8, 5
@@ -64,19 +63,8 @@ def _measured(action: Action, store: BlobStore, number: int) -> tuple[float, flo
 
 def _report(name: str, module: str, rounds: list[tuple[float, float]]) -> None:
     rate, by_cpu = (statistics.median(column) for column in zip(*rounds, strict=True))
-    result: dict[str, Any] = {"figure": "S3", "name": name, "module": module}
-    unit = "blobs" if "small" in name else "mb"
-    scale = 1 if unit == "blobs" else _MB
-    print(
-        json.dumps(
-            {
-                **result,
-                f"{unit}_per_s": round(rate / scale, 1),
-                f"{unit}_per_cpu_s": round(by_cpu / scale, 1),
-            }
-        ),
-        flush=True,
-    )
+    unit, scale = ("blobs", 1) if "small" in name else ("MB", _MB)
+    emit(f"{name}, {module}", rate / scale, f"{unit}/s", a_cpu_second=by_cpu / scale)
 
 
 def _small(number: int) -> list[bytes]:

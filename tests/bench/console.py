@@ -21,7 +21,8 @@ import httpx
 from packhorse.runtime.auth import Authenticator
 from packhorse_services.console.app import console
 from packhorse_services.console.settings import Settings
-from tests.bench.queues import SUBSCRIBERS, application, emit, filled
+from tests.bench.queues import SUBSCRIBERS, application, filled
+from tests.bench.reporting import emit
 from tests.harness.topology.served import Served
 
 PAGES = (
@@ -49,7 +50,7 @@ def main() -> None:
             before = time.process_time()
             time.sleep(_IDLE_S)
             idle = (time.process_time() - before) / _IDLE_S * 1000
-            emit("console_idle", idle, "ms of processor time a second")
+            emit("idle", idle / 10, "% of a core")
         finally:
             served.end()
 
@@ -62,8 +63,8 @@ def measure(browser: httpx.Client, page: str) -> None:
         answer = browser.get(page)
         taken.append((time.perf_counter() - began) * 1000)
     spent = (time.process_time() - before) / _REPEATS * 1000
-    more = {"cpu_ms": round(spent, 1), "kilobytes": round(len(answer.content) / 1000, 1)}
-    emit(f"console {page}", quantiles(taken, n=20)[-1], "ms (p95)", **more)
+    kilobytes = len(answer.content) / 1000
+    emit(page, quantiles(taken, n=20)[-1], "ms, p95", cpu_ms=spent, kilobytes=kilobytes)
 
 
 @contextmanager

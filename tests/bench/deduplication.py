@@ -7,7 +7,6 @@ of the same size, each on a topic of its own; medians of the rounds are compared
 what no snapshot knows.
 """
 
-import json
 import os
 import statistics
 import sys
@@ -21,6 +20,7 @@ from packhorse.messaging.deduplication import Deduplication, DeduplicationVerdic
 from packhorse.messaging.known_log import MemoryLimits
 from packhorse.messaging.numbered import Numbered
 from packhorse.messaging.open import open_journal
+from tests.bench.reporting import emit
 from tests.harness.deduplication import MemorySnapshots
 from tests.harness.journals import create
 from tests.harness.kafka.broker import running_kafka
@@ -103,7 +103,7 @@ def appends(journal: Journal, records: int, batch: int) -> None:
             cpu[name].append((time.process_time() - used) / records * 1e6)
     for name in variants:
         emit(f"append_batch_{batch}_{name}", statistics.median(wall[name]), "records/s")
-        emit(f"append_batch_{batch}_{name}_cpu", statistics.median(cpu[name]), "us a record")
+        emit(f"append_batch_{batch}_{name}_cpu", statistics.median(cpu[name]), "µs of CPU a record")
 
 
 def restarts(journal: Journal, records: int) -> None:
@@ -121,11 +121,6 @@ def restarts(journal: Journal, records: int) -> None:
         emit(f"restart_by_{what}", (time.perf_counter() - began) * 1000, "ms")
         emit(f"restart_by_{what}_cpu", (time.process_time() - used) * 1000, "ms")
         restarted.take_snapshot()
-
-
-def emit(name: str, value: float, unit: str) -> None:
-    load = round(os.getloadavg()[0], 1)
-    print(json.dumps({"name": name, "value": round(value, 1), "unit": unit, "load": load}))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ file, and writing it durably to another folder with one flush for all.
 """
 
 import contextlib
-import json
 import os
 import random
 import resource
@@ -24,6 +23,8 @@ from packhorse_services.content.transfer.counting import ImportCounts
 from packhorse_services.content.transfer.folder_import import FolderImport
 from packhorse_services.content.transfer.local_tree import LocalTree
 from packhorse_services.content.transfer.sources import open_source
+from tests.bench.reporting import emit
+from tests.harness.footprint import server_s
 from tests.harness.postgres import Databases, running_postgres
 
 
@@ -37,7 +38,7 @@ def main() -> None:
         databases = Databases(server)
         url = databases.new()
         blobs = str(Path(scratch) / "blobs")
-        for name in ("folder_import_new", "folder_import_unchanged"):
+        for name in ("new", "unchanged"):
             measured(name, files, postgres, lambda: run(url, blobs, folder), anchor)
 
 
@@ -86,43 +87,19 @@ def measured(
     anchor: float | None = None,
 ) -> float:
     """Run, print the line, return files a second."""
-    load = os.getloadavg()[0]
-    cpu, began = process_cpu() + postgres_cpu(postgres), time.perf_counter()
+    cpu, began = time.process_time() + server_s(postgres), time.perf_counter()
     action()
     rate = files / (time.perf_counter() - began)
-    used = process_cpu() + postgres_cpu(postgres) - cpu
-    line = {
-        "name": name,
-        "value": round(rate),
-        "unit": "files/s",
-        "anchor": "copy_with_one_flush" if anchor else None,
-        "ratio": round(rate / anchor, 3) if anchor else None,
-        "cpu_us_per_file": round(used / files * 1e6),
-        "rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-        "load_before": round(load, 2),
-    }
-    print(json.dumps(line), flush=True)
+    used = time.process_time() + server_s(postgres) - cpu
+    emit(
+        name,
+        rate,
+        "files/s",
+        anchor=None if anchor is None else ("copy_with_one_flush", anchor),
+        cpu_us_a_file=used / files * 1e6,
+        rss_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    )
     return rate
-
-
-def process_cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
-def postgres_cpu(postmaster: int) -> float:
-    """Return the seconds of the server, of its processes and of those that have ended."""
-    ticks = 0
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        with contextlib.suppress(OSError):
-            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-            if int(entry.name) == postmaster:
-                ticks += sum(map(int, fields[11:15]))
-            elif int(fields[1]) == postmaster:
-                ticks += sum(map(int, fields[11:13]))
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

@@ -2,21 +2,23 @@
 
     python -m tests.bench.idle [SUBSCRIBERS] [SECONDS]
 
-Starts the stack as a user does, waits until its pools have given back what the start needed, and
-prints a JSON line for each program, one for PostgreSQL and one for all: threads, connections,
-proportional set size in MB, and processor time in percent of a core. The connections of each
-program are listed by database and application_name.
+Starts the stack as a user does, twice: a folder's first start makes the databases, the second one
+is measured until all is ready. Then it waits until the pools have given back what the start needed.
+Prints a JSON line for each program, one for PostgreSQL, and those of all: threads, connections,
+proportional set size in MB, and CPU in percent of a core. The connections of each program are
+listed by database and application_name.
 """
 
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
-
-import orjson
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 
 from packhorse_services.cli.client.data_directory import DataDirectory
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from tests.bench.reporting import emit
 from tests.harness import footprint
 from tests.harness.command_line import Up, data_folder
 from tests.harness.imported import COMMAND_LINE
@@ -29,14 +31,31 @@ def main() -> None:
     subscribers = sys.argv[1] if len(sys.argv) > 1 else "3"
     seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 60.0
     with data_folder() as folder:
-        stack = Up(folder, "--subscribers", subscribers, module=COMMAND_LINE)
-        stack.start()
-        try:
-            stack.ready()
+        with running(folder, subscribers):
+            pass
+        began = time.perf_counter()
+        with running(folder, subscribers) as stack:
+            emit("ready", time.perf_counter() - began, "s", cpu_s=spent_by(stack))
             time.sleep(_SETTLED_S)
             measure(stack, seconds)
-        finally:
-            stack.stop()
+
+
+@contextmanager
+def running(folder: Path, subscribers: str) -> Iterator[Up]:
+    stack = Up(folder, "--subscribers", subscribers, module=COMMAND_LINE)
+    stack.start()
+    try:
+        stack.ready()
+        yield stack
+    finally:
+        stack.stop()
+
+
+def spent_by(stack: Up) -> float:
+    """Return the CPU seconds of all processes so far, PostgreSQL's included."""
+    pids = stack.pids()
+    postgres = pids.pop("postgres")
+    return footprint.server_s(postgres) + footprint.processor_s(stack.pid, *pids.values())
 
 
 def measure(stack: Up, seconds: float) -> None:
@@ -52,22 +71,26 @@ def measure(stack: Up, seconds: float) -> None:
         mine = [one for one in held if one.program == name]
         applications = Counter(f"{one.database}: {one.application}" for one in mine)
         emit(
-            program=name,
+            f"cpu_{name}",
+            spent[name],
+            "% of a core",
             threads=footprint.threads(pid),
             connections=len(mine),
             pss_mb=sizes[name],
-            cpu_percent=spent[name],
             sessions=dict(sorted(applications.items())),
         )
-    emit(program="postgres", pss_mb=sizes["postgres"], cpu_percent=spent["postgres"])
+    emit("cpu_postgres", spent["postgres"], "% of a core", pss_mb=sizes["postgres"])
     emit(
-        program="all",
-        most_threads=max(footprint.threads(pid) for pid in pids.values()),
-        connections=len(held),
-        pss_mb=sum(sizes.values()),
-        cpu_percent=sum(spent.values()),
-        cpu_percent_without_postgres=sum(spent.values()) - spent["postgres"],
+        "cpu",
+        sum(spent.values()),
+        "% of a core",
+        without_postgres=sum(spent.values()) - spent["postgres"],
     )
+    emit("memory", sum(sizes.values()), "MB, proportional set size, with Postgres")
+    emit(
+        "most_threads", max(footprint.threads(pid) for pid in pids.values()), "threads in a program"
+    )
+    emit("connections", len(held), "connections to Postgres")
 
 
 def timed(pids: Mapping[str, int], postgres: int, seconds: float) -> dict[str, tuple[float, float]]:
@@ -80,18 +103,11 @@ def timed(pids: Mapping[str, int], postgres: int, seconds: float) -> dict[str, t
 
 def processor_times(pids: Mapping[str, int], postgres: int) -> dict[str, float]:
     times = {name: footprint.processor_s(pid) for name, pid in pids.items()}
-    times["postgres"] = footprint.processor_s(postgres, *footprint.children(postgres))
-    return times
+    return times | {"postgres": footprint.server_s(postgres)}
 
 
 def share(spent: tuple[float, float]) -> float:
     return 100 * spent[0] / spent[1]
-
-
-def emit(**line: object) -> None:
-    rounded = {k: round(v, 2) if isinstance(v, float) else v for k, v in line.items()}
-    sys.stdout.write(orjson.dumps(rounded).decode() + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

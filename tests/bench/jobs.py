@@ -13,8 +13,7 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -31,11 +30,11 @@ from packhorse.jobs.store.claims import Claimed, ClaimRequest, claim
 from packhorse.jobs.store.finishing import Ended, finish
 from packhorse.jobs.store.leases import WorkerRun, renew
 from packhorse.jobs.store.queues import declare_queue, suspend_queue
-from tests.bench.queues import emit
+from tests.bench.reporting import emit
+from tests.harness.footprint import server_s
 from tests.harness.postgres import Databases, running_postgres
-from tests.harness.publisher_program import postgres_time
 
-BATCH = 50
+BATCH, _ROUNDS = 50, 3
 TOPICS = [f"bench/topic_{number}" for number in range(5)]
 QUEUE = QueueConfiguration("bench", ("bench/**",), type=QueueType.UNORDERED, max_parallel=64)
 CLAIM_REQUEST = ClaimRequest("bench", TOPICS, BATCH, type=QueueType.UNORDERED)
@@ -48,33 +47,39 @@ def main() -> None:
     with running_postgres() as server:
         url = Databases(server).new()
         prepare(url, history)
-        for _ in range(3):
-            simple(url, jobs, workers)
-            with cpu_of(server.pid(), "jobs_done_cpu", jobs):
-                throughput(url, jobs, workers, history)
-            with cpu_of(server.pid(), "jobs_done_by_workers_cpu", jobs):
-                whole_workers(url, jobs, workers, history)
-            whole_workers(url, jobs, workers, history, MAIN)
-        claims_among(url, 10_000)
-        claims_among(url, 1_000_000)
+        rounds = [measured(server.pid(), url, jobs, workers) for _ in range(_ROUNDS)]
+        claims_among(url, history // 100)
+        claims_among(url, history)
+    middle = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
+    anchor = ("a simple queue", middle["simple"])
+    more = {"workers": workers, "history": history}
+    emit("added", middle["added"], "jobs/s")
+    emit("done", middle["done"], "jobs/s", anchor=anchor, cpu_ms=middle["done_cpu"], **more)
+    for queue in (QUEUE.name, MAIN):
+        name, cpu = f"done_by_workers_{queue}", middle[f"{queue}_cpu"]
+        emit(name, middle[queue], "jobs/s", anchor=anchor, cpu_ms=cpu, **more)
 
 
-@contextmanager
-def cpu_of(postmaster: int, name: str, jobs: int) -> Iterator[None]:
-    """Measure the processor's time for a job, of Postgres and of the workers, adding included.
+def measured(postmaster: int, url: str, jobs: int, workers: int) -> dict[str, float]:
+    """Do the same number of jobs in each way; return jobs a second, and milliseconds of CPU a job.
 
-    On a machine that others use too it says more than jobs a second.
+    The CPU is that of Postgres and of the workers, adding included. On a machine that others use
+    too it says more than jobs a second.
     """
 
     def spent() -> float:
-        workers = resource.getrusage(resource.RUSAGE_CHILDREN)
-        while True:
-            with suppress(FileNotFoundError, ProcessLookupError):  # a session ended meanwhile
-                return postgres_time(postmaster) + workers.ru_utime + workers.ru_stime
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return server_s(postmaster) + children.ru_utime + children.ru_stime
 
+    found = {"simple": simple(url, jobs, workers)}
     before = spent()
-    yield
-    emit(name, (spent() - before) / jobs * 1e3, "ms of a core for a job")
+    found["added"], found["done"] = throughput(url, jobs, workers)
+    found["done_cpu"] = (spent() - before) / jobs * 1e3
+    for queue in (QUEUE.name, MAIN):
+        before = spent()
+        found[queue] = whole_workers(url, jobs, workers, queue)
+        found[f"{queue}_cpu"] = (spent() - before) / jobs * 1e3
+    return found
 
 
 def prepare(url: str, history: int) -> None:
@@ -104,19 +109,19 @@ def vacuum(url: str) -> None:
         connection.execute("VACUUM ANALYZE")
 
 
-def throughput(url: str, jobs: int, workers: int, history: int) -> None:
+def throughput(url: str, jobs: int, workers: int) -> tuple[float, float]:
+    """Return the jobs a second that are added, and those that are claimed and finished."""
     began = time.perf_counter()
     add_all(url, jobs)
-    took = time.perf_counter() - began
-    emit("jobs_added", jobs / took, "jobs/s", batch=1_000)
-    took = together(work, url, workers)
-    emit("jobs_done", jobs / took, "jobs/s", workers=workers, history=history, batch=BATCH)
+    added = jobs / (time.perf_counter() - began)
+    done = jobs / together(work, url, workers)
     with psycopg.connect(url) as connection:
         [(left,)] = connection.execute("SELECT count(*) FROM jobs.job").fetchall()
         assert left == 0, left
+    return added, done
 
 
-def whole_workers(url: str, jobs: int, workers: int, history: int, queue: str = QUEUE.name) -> None:
+def whole_workers(url: str, jobs: int, workers: int, queue: str) -> float:
     """Measure `JobWorker`s whose consumer does nothing; they begin when the queue is resumed."""
     in_transaction(url, lambda connection: suspend_queue(connection, queue, suspended=True))
     add_all(url, jobs, queue)
@@ -138,8 +143,7 @@ def whole_workers(url: str, jobs: int, workers: int, history: int, queue: str = 
     for process in processes:
         process.join()
         assert process.exitcode == 0
-    reported: dict[str, Any] = {"workers": workers, "history": history, "queue": queue}
-    emit("jobs_done_by_workers", jobs / took, "jobs/s", **reported)
+    return jobs / took
 
 
 def whole_worker(url: str, ready: Any, ending: Any) -> None:
@@ -178,14 +182,14 @@ def work(url: str, name: str) -> None:
                 return
 
 
-def simple(url: str, jobs: int, workers: int) -> None:
+def simple(url: str, jobs: int, workers: int) -> float:
     with psycopg.connect(url) as connection:
         connection.execute(
             "INSERT INTO simple (properties) SELECT jsonb_build_object('path', n::text) "
             "FROM generate_series(1, %s) n",
             (jobs,),
         )
-    emit("simple_queue_done", jobs / together(work_simply, url, workers), "jobs/s", batch=BATCH)
+    return jobs / together(work_simply, url, workers)
 
 
 def work_simply(url: str, _name: str) -> None:
@@ -249,14 +253,14 @@ def claims_among(url: str, waiting: int) -> None:
     request = ClaimRequest("bench", TOPICS, 1, type=QueueType.UNORDERED)
     run, times = WorkerRun.begin("one"), []
     with psycopg.connect(url) as connection:
-        for _ in range(300):
+        for _ in range(min(300, waiting)):
             began = time.perf_counter()
             with connection.transaction():
                 act_as(connection, BOOKKEEPER)
                 renew(connection, run)
                 assert claim(connection, run, [request])
             times.append(time.perf_counter() - began)
-    emit("claim_of_one", statistics.median(times) * 1e3, "ms (median)", waiting=2 * waiting)
+    emit(f"claim_among_{2 * waiting}", statistics.median(times) * 1e3, "ms, p50")
 
 
 def in_transaction(url: str, act: Callable[[Connection], Any]) -> Any:

@@ -23,6 +23,7 @@ from packhorse.messaging.open import open_journal
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse_services.subscriber.assembly import assemble
 from packhorse_services.subscriber.settings import Settings
+from tests.bench.reporting import emit
 from tests.harness.feed import TOPICS, Feed
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.realistic_pages import properties
@@ -68,8 +69,7 @@ def main(packages: int = 100_000, nodes: int = 100_000) -> None:
         by_snapshot = seconds_to(feed, loads, last, start="snapshot")
         assert hash_of(imports) == hash_of(loads)
     sizes = {"packages": packages, "nodes": snapshot.nodes}
-    for name, seconds in (("history", by_history), ("snapshot", by_snapshot)):
-        print(json.dumps({"bench": "joining", "by": name, **sizes, "s": round(seconds, 2)}))
+    emit("by_snapshot", by_snapshot, "s", anchor=("by the history", by_history), **sizes)
 
 
 if __name__ == "__main__":

@@ -7,24 +7,23 @@ connections, one INSERT and commit a record, which is faster in nothing but miss
 with a bare `SELECT … ORDER BY` of the same rows. Medians of the rounds are compared.
 """
 
-import json
 import os
-import resource
 import statistics
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import closing
-from pathlib import Path
 
 import psycopg
 
 from packhorse.messaging.api import Appended, Journal, LogEnd, Outgoing
 from packhorse.messaging.open import open_journal
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from tests.bench.reporting import emit
+from tests.harness.footprint import server_s
 from tests.harness.journals import create
 from tests.harness.postgres import Databases, running_postgres
 
@@ -32,7 +31,6 @@ _ROUNDS = 5
 _WRITERS = 8
 _VALUE = os.urandom(5_000)
 _HEADERS = {"message-type": b"PackageMessage", "message-version": b"1", "entry": os.urandom(120)}
-_TICK = os.sysconf("SC_CLK_TCK")
 
 Figures = tuple[float, float, float]
 """Records a second, our CPU and the server's, both in microseconds a record."""
@@ -64,10 +62,9 @@ def latencies(journal: Journal) -> None:
             delivered.append(time.perf_counter() - start)
             future.result()
             acknowledged[-1] -= start
-    for name, seconds in (("sql_append_ack", acknowledged), ("sql_append_to_read", delivered)):
+    for name, seconds in (("append_ack", acknowledged), ("append_to_read", delivered)):
         percentiles = statistics.quantiles(seconds, n=100)
-        emit(f"{name}_p50", percentiles[49] * 1000, "ms")
-        emit(f"{name}_p99", percentiles[98] * 1000, "ms")
+        emit(name, percentiles[49] * 1e3, "ms, p50", p99_ms=percentiles[98] * 1e3)
 
 
 def appends(server: EmbeddedPostgres, url: str, journal: Journal, records: int) -> None:
@@ -79,10 +76,10 @@ def appends(server: EmbeddedPostgres, url: str, journal: Journal, records: int) 
     for window in (1, 64):
         topic = create(journal)
         compare(
-            f"sql_append_5kb_window_{window}",
+            f"append_5kb_window_{window}",
             server,
             lambda topic=topic, window=window: append(journal, topic, records, window),
-            lambda: append_by_hand(url, records // 10),
+            ("a log by hand", lambda: append_by_hand(url, records // 10)),
             records,
             records // 10,
         )
@@ -128,14 +125,14 @@ def reads(server: EmbeddedPostgres, url: str, journal: Journal, records: int) ->
             " FROM journal.segment ORDER BY partition_id DESC LIMIT 1"
         ).fetchall()
     for name, values, columns in (
-        ("sql_read_5kb", True, "*"),
-        ("sql_read_without_values", False, '"offset", time_ms, key, headers'),
+        ("read_5kb", True, "*"),
+        ("read_without_values", False, '"offset", time_ms, key, headers'),
     ):
         compare(
             name,
             server,
             lambda values=values: read(journal, topic, records, values),
-            lambda columns=columns: read_bare(url, table, columns),
+            ("a bare SELECT", lambda columns=columns: read_bare(url, table, columns)),
             records,
             records,
         )
@@ -159,12 +156,12 @@ def compare(
     name: str,
     server: EmbeddedPostgres,
     ours: Callable[[], None],
-    anchor: Callable[[], None],
+    anchor: tuple[str, Callable[[], None]],
     records: int,
     anchor_records: int,
 ) -> None:
     rounds = [
-        (measured(records, server, ours), measured(anchor_records, server, anchor))
+        (measured(records, server, ours), measured(anchor_records, server, anchor[1]))
         for _ in range(_ROUNDS)
     ]
     (rate, cpu, server_cpu), (bare_rate, bare_cpu, bare_server_cpu) = (
@@ -175,47 +172,20 @@ def compare(
         name,
         rate,
         "records/s",
-        anchor=round(bare_rate),
-        ratio=round(rate / bare_rate, 2),
-        cpu_us=round(cpu, 1),
-        server_cpu_us=round(server_cpu, 1),
-        anchor_cpu_us=round(bare_cpu, 1),
-        anchor_server_cpu_us=round(bare_server_cpu, 1),
+        anchor=(anchor[0], bare_rate),
+        cpu_us=cpu,
+        postgres_cpu_us=server_cpu,
+        anchor_cpu_us=bare_cpu,
+        anchor_postgres_cpu_us=bare_server_cpu,
     )
 
 
 def measured(records: int, server: EmbeddedPostgres, action: Callable[[], None]) -> Figures:
-    start, own, foreign = time.perf_counter(), own_cpu(), server_cpu(server.pid())
+    start, own, foreign = time.perf_counter(), time.process_time(), server_s(server.pid())
     action()
     seconds = time.perf_counter() - start
-    used = (own_cpu() - own, server_cpu(server.pid()) - foreign)
+    used = (time.process_time() - own, server_s(server.pid()) - foreign)
     return records / seconds, used[0] / records * 1e6, used[1] / records * 1e6
-
-
-def own_cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
-def server_cpu(postmaster: int) -> float:
-    """Seconds of all the server's processes, those that have ended included."""
-    mine = [stat for stat in _stats() if postmaster in (stat[0], stat[1])]
-    ended = sum(sum(stat[2][13:15]) for stat in mine if stat[0] == postmaster)
-    return (ended + sum(sum(stat[2][11:13]) for stat in mine)) / _TICK
-
-
-def _stats() -> Iterator[tuple[int, int, list[int]]]:
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        yield int(path.parent.name), int(fields[1]), [0, *map(int, fields[1:20])]
-
-
-def emit(name: str, value: float, unit: str, **more: float) -> None:
-    load = round(os.getloadavg()[0], 1)
-    print(json.dumps({"name": name, "value": round(value, 2), "unit": unit, **more, "load": load}))
 
 
 if __name__ == "__main__":

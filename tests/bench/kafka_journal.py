@@ -6,21 +6,20 @@ Prints one JSON line a measurement. Throughput is measured in turns with its anc
 client doing the same with the same settings, and the medians of the rounds are compared.
 """
 
-import json
 import os
-import resource
 import statistics
 import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from packhorse.messaging.api import Appended, Journal, LogEnd, Outgoing
 from packhorse.messaging.open import open_journal
+from tests.bench.reporting import emit
+from tests.harness.footprint import processor_s
 from tests.harness.journals import create
 from tests.harness.kafka.broker import RunningKafka, running_kafka
 
@@ -28,7 +27,6 @@ _ROUNDS = 5
 _IN_FLIGHT = 2_000
 _VALUE = os.urandom(5_000)
 _HEADERS = {"message-type": b"PackageMessage", "message-version": b"1"}
-_TICK = os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -38,14 +36,14 @@ def main() -> None:
         latencies(journal)
         topic = create(journal)
         compare(
-            "kafka_append_5kb",
+            "append_5kb",
             records,
             broker,
             lambda: append(journal, topic, records),
             lambda: append_bare(broker, topic, records),
         )
         compare(
-            "kafka_read_5kb",
+            "read_5kb",
             records,
             broker,
             lambda: read(journal, topic, records),
@@ -69,10 +67,9 @@ def latencies(journal: Journal) -> None:
             delivered.append(time.perf_counter() - start)
             future.result()
             acknowledged[-1] -= start
-    for name, seconds in (("kafka_append_ack", acknowledged), ("kafka_append_to_read", delivered)):
+    for name, seconds in (("append_ack", acknowledged), ("append_to_read", delivered)):
         percentiles = statistics.quantiles(seconds, n=100)
-        emit(f"{name}_p50", percentiles[49] * 1000, "ms")
-        emit(f"{name}_p99", percentiles[98] * 1000, "ms")
+        emit(name, percentiles[49] * 1e3, "ms, p50", p99_ms=percentiles[98] * 1e3)
 
 
 def append(journal: Journal, topic: str, records: int) -> None:
@@ -134,11 +131,10 @@ def compare(
         name,
         rate,
         "records/s",
-        anchor=round(bare_rate),
-        ratio=round(rate / bare_rate, 2),
-        cpu_us=round(cpu, 1),
-        anchor_cpu_us=round(bare_cpu, 1),
-        broker_cpu_us=round(broker_cpu, 1),
+        anchor=("the bare client", bare_rate),
+        cpu_us=cpu,
+        anchor_cpu_us=bare_cpu,
+        broker_cpu_us=broker_cpu,
     )
 
 
@@ -146,26 +142,11 @@ def measured(
     records: int, broker: RunningKafka, action: Callable[[], None]
 ) -> tuple[float, float, float]:
     """Return records a second, our CPU and the broker's, in microseconds a record."""
-    start, own, foreign = time.perf_counter(), own_cpu(), cpu_of(broker.pid)
+    start, own, foreign = time.perf_counter(), time.process_time(), processor_s(broker.pid)
     action()
     seconds = time.perf_counter() - start
-    used = (own_cpu() - own, cpu_of(broker.pid) - foreign)
+    used = (time.process_time() - own, processor_s(broker.pid) - foreign)
     return records / seconds, used[0] / records * 1e6, used[1] / records * 1e6
-
-
-def own_cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
-def cpu_of(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICK
-
-
-def emit(name: str, value: float, unit: str, **more: float) -> None:
-    load = round(os.getloadavg()[0], 1)
-    print(json.dumps({"name": name, "value": round(value, 2), "unit": unit, **more, "load": load}))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ flame graph of the publisher, with 32 clients, is written there.
 import asyncio
 import itertools
 import json
-import os
 import random
 import statistics
 import subprocess
@@ -30,15 +29,11 @@ from urllib.parse import urlsplit
 from packhorse.content import tree
 from packhorse.db.connect import connect
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from tests.bench.reporting import emit
 from tests.harness.flame_graph import flame_graph
+from tests.harness.footprint import processor_s, server_s
 from tests.harness.postgres import Databases, running_postgres
-from tests.harness.publisher_program import (
-    counted_statements,
-    packages_in,
-    postgres_time,
-    processor_time,
-    program,
-)
+from tests.harness.publisher_program import counted_statements, packages_in, program
 from tests.harness.realistic_pages import page
 
 CLIENTS, ROUNDS, PAGES, COUNTED = 32, 5, 500, 50
@@ -68,7 +63,7 @@ class Site:
 
     def spent(self) -> tuple[float, float]:
         """Return seconds of the publisher's processor time, and of Postgres's."""
-        return processor_time(self.pid), postgres_time(self.server.pid())
+        return processor_s(self.pid), server_s(self.server.pid())
 
 
 def main() -> None:
@@ -217,20 +212,12 @@ def report(name: str, samples: list[Sample], anchor: float) -> None:
         name,
         middle("rate"),
         "requests/s",
-        ratio=middle("rate") / anchor,
+        anchor=("empty", anchor),
         server_cpu_us=middle("server_us"),
         postgres_cpu_us=middle("postgres_us"),
         p50_ms=middle("p50_ms"),
         p99_ms=middle("p99_ms"),
     )
-
-
-def emit(name: str, value: float, unit: str, **more: float) -> None:
-    line = {"name": f"publish.{name}", "value": round(value, 1), "unit": unit}
-    rounded = {key: round(one, 3 if key == "ratio" else 1) for key, one in more.items()}
-    load = {"anchor": "publish.empty", "load_before": round(os.getloadavg()[0], 1)}
-    sys.stdout.write(json.dumps({**line, **rounded, **load}) + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

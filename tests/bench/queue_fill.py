@@ -19,7 +19,8 @@ from packhorse.messaging.open import open_journal
 from packhorse.wire.package_codec import decode_entry
 from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
 from packhorse_services.publisher.queues.cache.ranges import RangeFetch, Ranges
-from tests.bench.queues import AGENT, emit, package, spent
+from tests.bench.queues import AGENT, package, spent
+from tests.bench.reporting import emit
 from tests.harness.journals import create
 from tests.harness.kafka.broker import running_kafka
 from tests.harness.postgres import Databases, running_postgres
@@ -44,11 +45,11 @@ def fill(name: str, journal: Journal, records: int) -> None:
     cached = [spent(lambda: fetch(journal, topic, records), 1) for _ in range(3)]
     naive = spent(lambda: walk(journal, topic, records), 1)
     emit(
-        f"queue_fill_{name}",
+        name,
         records / min(cached),
-        "entries/CPU-s",
-        reading_alone=round(records / min(read)),
-        anchor=round(records / naive),
+        "entries a CPU-second",
+        anchor=("an object an entry", records / naive),
+        reading_alone=records / min(read),
     )
     journal.close()
 

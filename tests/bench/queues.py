@@ -9,7 +9,6 @@ The anchor is a list of objects whose length is counted by walking it, in the sa
 import asyncio
 import gc
 import itertools
-import json
 import os
 import sys
 import time
@@ -45,6 +44,7 @@ from packhorse_services.publisher.queues.history.answering import QueueLag, Queu
 from packhorse_services.publisher.queues.history.sample_rows import HistoryWindow
 from packhorse_services.publisher.queues.queue import Queues
 from packhorse_services.publisher.queues.subscribers import Subscribers
+from tests.bench.reporting import emit
 
 AGENT, PATH = "main", "/content/site/page-%07d"
 SUBSCRIBERS = 1_000
@@ -99,7 +99,7 @@ def memory(entries: int) -> None:
     """Bytes an entry beside its path, against a list of objects."""
     taken = traced(lambda: filled(entries)) / entries - len(PATH % 0)
     naive = traced(lambda: objects(entries // 10)) * 10 / entries - len(PATH % 0)
-    emit("queue_memory", taken, "bytes/entry beside paths", anchor=round(naive))
+    emit("memory", taken, "bytes an entry, beside its path", anchor=("objects", naive))
 
 
 def objects(entries: int) -> list[PackageEntry]:
@@ -125,7 +125,7 @@ def lengths(entries: int) -> None:
         offsets, walked = itertools.cycle(range(0, size, max(1, size // 997))), range(size)
         measured = spent(partial(length, cache, offsets), 20_000) * 1e6
         naive = spent(partial(walk, walked), 3) * 1e6
-        emit(f"queue_length_{size}", measured, "us", anchor=round(naive))
+        emit(f"length_{size}", measured, "µs of CPU", anchor=("walking a list", naive))
 
 
 def length(cache: QueueCache, offsets: Iterator[int]) -> QueueLength:
@@ -143,16 +143,16 @@ def overview(entries: int) -> None:
     for count in (100, SUBSCRIBERS):
         app = application(cache, count)
         for name, path in (
-            (f"queue_overview_{count}", "/queues"),
-            (f"queue_subscribers_{count}", "/subscribers"),
-            ("queue_page_100", "/queues/s7?limit=100"),
-            ("queue_page_100_deep", f"/queues/s{count - 1}?limit=100&cursor={CURSOR}"),
-            ("queue_page_filtered_none", "/queues/s7?path_prefix=/content/none"),
+            (f"overview_{count}", "/queues"),
+            (f"subscribers_{count}", "/subscribers"),
+            ("page_100", "/queues/s7?limit=100"),
+            ("page_100_deep", f"/queues/s{count - 1}?limit=100&cursor={CURSOR}"),
+            ("page_filtered_none", "/queues/s7?path_prefix=/content/none"),
         ):
             if count == 100 or "page" not in name:
-                emit(name, asyncio.run(request_cost(app, path)) * 1000, "ms", entries=entries)
+                emit(name, asyncio.run(request_cost(app, path)) * 1e3, "ms of CPU", entries=entries)
     naive = spent(partial(walk, range(entries)), 3) * 100
-    emit("queue_overview_100_by_walking", naive * 1000, "ms", entries=entries)
+    emit("overview_100_by_walking", naive * 1e3, "ms of CPU", entries=entries)
 
 
 CURSOR = "bzUw"
@@ -241,13 +241,6 @@ def spent(action: Callable[[], object], rounds: int) -> float:
     for _ in range(rounds):
         action()
     return (time.process_time() - before) / rounds
-
-
-def emit(name: str, value: float, unit: str, **more: float) -> None:
-    load = round(os.getloadavg()[0], 1)
-    line = {"name": name, "value": round(value, 2), "unit": unit, **more, "load": load}
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -14,15 +14,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 from packhorse.topology.lease.member import INTERVAL_S, LEASE_S, LeaseMember
 from packhorse.topology.lease.sql import SqlLeaseStore
 from packhorse.topology.membership import Observation, StoreUnavailable
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
-from tests.bench.queues import emit
+from tests.bench.reporting import emit
+from tests.harness.footprint import server_s
 from tests.harness.postgres import Databases, running_postgres
-from tests.harness.publisher_program import processor_time
 
 _TOGETHER = 10
 PROPERTIES = {
@@ -43,18 +42,18 @@ def main() -> None:
 
 
 def measure(server: EmbeddedPostgres, groups: Sequence["Group"], count: int, seconds: int) -> None:
-    emit(f"topology_start_{count}", until_all(groups, "has", count), "s until all have seen all")
+    emit(f"start_{count}", until_all(groups, "has", count), "s until all have seen all")
     share = share_of(server, seconds)
-    emit(f"topology_load_{count}", share * 100, "% of a core", interval_s=INTERVAL_S)
+    emit(f"load_{count}", share * 100, "% of a core", interval_s=INTERVAL_S)
     groups[0].ask("announce")
     took = until_all(groups, "knows", "news")
-    emit(f"topology_property_{count}", took, "s until all have seen it")
+    emit(f"property_{count}", took, "s until all have seen it")
     groups[0].ask("end", True)
     took = until_all(groups, "has", count - 1)
-    emit(f"topology_leave_{count}", took, "s until all have seen it settled")
+    emit(f"leave_{count}", took, "s until all have seen it settled")
     groups[0].ask("end", False)
     took = until_all(groups, "has", count - 2)
-    emit(f"topology_death_{count}", took, "s until all have seen it settled", lease_s=LEASE_S)
+    emit(f"death_{count}", took, "s until all have seen it settled", lease_s=LEASE_S)
 
 
 def until_all(groups: Sequence["Group"], condition: str, argument: object) -> float:
@@ -170,16 +169,9 @@ def running(url: str, count: int) -> Iterator[list[Group]]:
 
 def share_of(server: EmbeddedPostgres, seconds: int) -> float:
     """Return how much of a core all processes of the server take."""
-    before, began = server_time(server), time.perf_counter()
+    before, began = server_s(server.pid()), time.perf_counter()
     time.sleep(seconds)
-    return (server_time(server) - before) / (time.perf_counter() - began)
-
-
-def server_time(server: EmbeddedPostgres) -> float:
-    """Return the processor seconds of the processes that run now."""
-    parent = server.pid()
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    return sum(processor_time(pid) for pid in (parent, *map(int, children)))
+    return (server_s(server.pid()) - before) / (time.perf_counter() - began)
 
 
 if __name__ == "__main__":

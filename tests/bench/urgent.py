@@ -29,6 +29,7 @@ from packhorse.content.node import Node
 from packhorse.db.connect import connect
 from packhorse.messaging.open import open_journal
 from packhorse_services.publisher.publish.request_intake import RequestIntake
+from tests.bench.reporting import emit
 from tests.harness.exporters import running
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.publishing import AGENT, Author, request
@@ -62,8 +63,8 @@ def main() -> None:
         anchor = report("quiet", quiet(place), None)
         for early in (False, True):
             name = "early" if early else "under_lock"
-            report(f"same_process.{name}", same_process(place, early=early), anchor)
-            report(f"other_agent.{name}", other_process(place, early=early), anchor)
+            report(f"same_process_{name}", same_process(place, early=early), anchor)
+            report(f"other_agent_{name}", other_process(place, early=early), anchor)
 
 
 def fill(url: str, nodes: int) -> None:
@@ -143,18 +144,15 @@ def urgent(one: RequestIntake, number: int) -> float:
 
 def report(name: str, measured: Measured, anchor: float | None) -> float:
     middle = statistics.median(measured.urgent_ms)
-    line = {
-        "name": f"urgent.{name}",
-        "value": round(middle, 1),
-        "unit": "ms, p50",
-        "anchor": "urgent.quiet",
-        "ratio": round(middle / (anchor or middle), 2),
-        "max_ms": round(max(measured.urgent_ms), 1),
-        "requests": len(measured.urgent_ms),
-        "bulk_s": round(measured.bulk_s, 2),
-        "load_before": round(os.getloadavg()[0], 1),
-    }
-    sys.stdout.write(json.dumps(line) + "\n")
+    emit(
+        name,
+        middle,
+        "ms, p50",
+        anchor=("quiet", anchor or middle),
+        max_ms=max(measured.urgent_ms),
+        requests=len(measured.urgent_ms),
+        bulk_s=measured.bulk_s,
+    )
     return middle
 
 

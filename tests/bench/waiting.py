@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
-from tests.bench.queues import emit
+from tests.bench.reporting import emit
 from tests.harness.kafka.broker import running_kafka
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.realistic_pages import properties
@@ -52,7 +52,7 @@ def measure(running: Site, kind: str, requests: int) -> None:
         times["awaited_in_a_stream"] = [timed(kinds["awaited"]) for _ in range(requests)]
     anchor = statistics.median(times["empty"])
     for name, found in times.items():
-        report(f"waiting.{kind}.{name}", found, anchor)
+        report(f"{name}_{kind}", found, anchor)
 
 
 @contextmanager
@@ -93,8 +93,7 @@ def distribute(running: Site, headers: dict[str, str]) -> None:
 
 def report(name: str, times: list[float], anchor: float) -> None:
     cuts = statistics.quantiles(times, n=100)
-    ratio = round(cuts[49] / anchor, 1)
-    emit(name, cuts[49], "ms p50", p99_ms=round(cuts[98], 1), of_an_empty_answer=ratio)
+    emit(name, cuts[49], "ms, p50", anchor=("an empty answer", anchor), p99_ms=cuts[98])
 
 
 if __name__ == "__main__":

@@ -40,6 +40,11 @@ def processor_s(*pids: int) -> float:
     return sum(_ticks(pid) for pid in pids) / _TICKS
 
 
+def server_s(postmaster: int) -> float:
+    """Return those seconds of a PostgreSQL server, its sessions that have ended included."""
+    return processor_s(postmaster, *children(postmaster))
+
+
 def children(pid: int) -> list[int]:
     """Return the processes that a process has started."""
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -19,7 +19,6 @@ from packhorse.wire.package_codec import PACKAGE_ID_HEADER
 from packhorse.wire.topics import Topics
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 
-_FIRE_TIMES = os.sysconf("SC_CLK_TCK")
 _STATEMENT = re.compile(rb"LOG:  (statement|execute [^:]*):")
 
 
@@ -46,20 +45,6 @@ def program(author: str, journal: str, folder: Path) -> Iterator[tuple[str, int]
     finally:
         process.terminate()
         process.wait(30)
-
-
-def processor_time(pid: int) -> float:
-    """Return seconds of user and system time."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _FIRE_TIMES
-
-
-def postgres_time(postmaster: int) -> float:
-    """Return the time of the server's processes that live, and of those that have ended."""
-    fields = Path(f"/proc/{postmaster}/stat").read_text().rpartition(") ")[2].split()
-    ended = (int(fields[13]) + int(fields[14])) / _FIRE_TIMES
-    children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
-    return ended + sum(processor_time(int(child)) for child in children)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tests.harness.table_page import BEGIN, PAGE
+from tests.harness.table_page import PAGE
 
 NOTEBOOK = PAGE.with_suffix(".ipynb")
 _TITLE = "# Tables of the pipeline: questions and answers\n"
@@ -34,7 +34,7 @@ def code() -> Iterator[str]:
 
 
 def _cells() -> Iterator[dict[str, Any]]:
-    page = PAGE.read_text().partition(BEGIN)[0]
+    page = PAGE.read_text().partition("\n## In Grafana\n")[0]
     text = _SPARK.sub("", _TITLE + page[page.index("## Open them") :])
     after = 0
     for block in _BLOCK.finditer(text):

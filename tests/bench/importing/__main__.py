@@ -30,7 +30,7 @@ from tests.bench.importing.local import copy, loop, replication
 from tests.bench.importing.material import Material, material
 from tests.bench.importing.measuring import Cost
 from tests.bench.importing.product import filtered, mapped, product, stripped
-from tests.bench.queues import emit
+from tests.bench.reporting import emit
 from tests.harness.kafka.broker import running_kafka
 from tests.harness.postgres import Databases, running_postgres
 
@@ -50,6 +50,7 @@ _WAYS: dict[str, Callable[[Material], Cost]] = {
 
 
 _NAMED_ONLY = ("watched", "filtered", "mapped", "stripped", "profile")
+_ANCHORS = ("debezium", "replication", "loop", "copy")
 _PARTS = ("program_us", "postgres_us", "broker_us", "cpu_us")
 
 
@@ -78,27 +79,30 @@ def compare(ways: dict[str, Callable[[Material], Cost]], made: Material, rounds:
         for name, run in ways.items():
             costs[name].append(run(made))
             sys.stderr.write(f"{name}: {costs[name][-1]}\n")
-    base = costs.get("kafka") or next(iter(costs.values()))
     for name, found in costs.items():
-        report(f"importing.{name}, {made.nodes} nodes", found, base)
+        report(f"{name}_{made.nodes}", found)
+    for ours in ("kafka", "sql"):
+        for anchor in _ANCHORS:
+            if ours in costs and anchor in costs:
+                beside(f"{ours}_beside_{anchor}_{made.nodes}", costs[ours], costs[anchor])
 
 
-def report(name: str, costs: list[Cost], base: list[Cost]) -> None:
-    """Print the medians; `cpu_ratio` and `rate_ratio` compare round by round, above 1 is better."""
-    rate = statistics.median(cost.rate for cost in costs)
-    pairs = list(zip(costs, base, strict=True))
-    emit(
-        name,
-        rate,
-        "packages/s",
-        **{
-            part: round(statistics.median(getattr(one, part) for one in costs), 1)
-            for part in _PARTS
-        },
-        cpu_of_base=round(statistics.median(a.cpu_us / b.cpu_us for a, b in pairs), 2),
-        base_rate_of_it=round(statistics.median(b.rate / a.rate for a, b in pairs), 2),
-        rounds=len(costs),
-    )
+def report(name: str, costs: list[Cost]) -> None:
+    """Print the medians; microseconds are those of CPU a package."""
+
+    def middle(part: str) -> float:
+        return statistics.median(getattr(one, part) for one in costs)
+
+    parts = {part: middle(part) for part in _PARTS}
+    emit(name, middle("rate"), "packages/s", **parts, rounds=len(costs))
+
+
+def beside(name: str, ours: list[Cost], anchor: list[Cost]) -> None:
+    """Print how many times an anchor's rate and CPU ours has, round by round: above 1 is better."""
+    pairs = list(zip(ours, anchor, strict=True))
+    rate = statistics.median(a.rate / b.rate for a, b in pairs)
+    cpu = statistics.median(b.cpu_us / a.cpu_us for a, b in pairs)
+    emit(name, rate, "times its rate", by_cpu=cpu, rounds=len(pairs))
 
 
 if __name__ == "__main__":

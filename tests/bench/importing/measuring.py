@@ -1,16 +1,14 @@
 """What a way of importing took: wall time, and the CPU of its processes and of the servers."""
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import psycopg
 
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from tests.harness.footprint import processor_s, server_s
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 _LOOK_S = 0.02
 _TIMEOUT_S = 1_800.0
 
@@ -30,26 +28,6 @@ class Cost:
         return self.program_us + self.postgres_us
 
 
-def cpu_of(pid: int) -> float:
-    """CPU seconds of a process and of its children that it has waited for."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(int(field) for field in fields[11:15]) / _TICKS
-
-
-def cpu_of_postgres(server: EmbeddedPostgres) -> float:
-    """CPU seconds of the server's processes, those that have ended included."""
-    pid = server.pid()
-    total = cpu_of(pid)
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = entry.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == pid:
-            total += (int(fields[11]) + int(fields[12])) / _TICKS
-    return total
-
-
 class Watch:
     """Measures from `begin` to `end`, each of which looks at every process at once."""
 
@@ -60,9 +38,9 @@ class Watch:
     def _now(self) -> tuple[float, float, float, float]:
         return (
             time.perf_counter(),
-            sum(map(cpu_of, self._own)),
-            cpu_of_postgres(self._server),
-            cpu_of(self._broker),
+            processor_s(*self._own),
+            server_s(self._server.pid()),
+            processor_s(self._broker),
         )
 
     def cost(self, packages: int, foreign_s: float = 0.0) -> Cost:
@@ -88,7 +66,7 @@ class Looker:
 
     def cpu_s(self) -> float:
         """CPU seconds of the session's backend so far."""
-        return cpu_of(self._connection.info.backend_pid)
+        return processor_s(self._connection.info.backend_pid)
 
     def is_there(self, path: str) -> bool:
         """Look once."""
