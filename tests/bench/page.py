@@ -15,9 +15,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib import rc_context
-from matplotlib.figure import Figure
-
 from tests.bench.targets import TARGETS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -29,7 +26,16 @@ PAGE, LINES, PLOT = (
 _TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.S)
 _OWN = ("bench", "name", "value", "unit", "anchor", "anchor_value", "ratio", "load", "sessions")
 _UNITS = {"us": "µs", "ms": "ms", "s": "s", "mb": "MB", "percent": "%"}
-_BARS = ("kafka", "sql", "debezium", "replication", "loop", "copy")
+_STYLE = re.compile(r"<style>.*?</style>", re.S)
+_WIDTH, _NOTE = 530, "CPU a package: the program, then Postgres beside it"
+_BARS = {
+    "kafka": "packhorse, Kafka",
+    "sql": "packhorse, SQL",
+    "debezium": "Debezium sink",
+    "replication": "replication",
+    "loop": "a user's loop",
+    "copy": "COPY",
+}
 
 Line = dict[str, Any]
 
@@ -39,7 +45,7 @@ def main() -> None:
         shutil.copyfile(sys.argv[1], LINES)
     lines = read()
     PAGE.write_text(filled(PAGE.read_text(), lines))
-    draw(lines, PLOT)
+    PLOT.write_text(drawing(lines))
 
 
 def read() -> list[Line]:
@@ -105,24 +111,29 @@ def _number(value: float) -> str:
     return f"{short:,.0f}" if abs(short) >= 100 or short == int(short) else f"{short:g}"
 
 
-def draw(lines: Sequence[Line], file: Path) -> None:
-    """Draw the CPU that each way of importing takes for a package, its parts stacked."""
-    found = {
-        line["name"].removesuffix("_1"): line for line in lines if line["bench"] == "importing"
-    }
-    names = [name for name in _BARS if name in found]
-    with rc_context({"svg.hashsalt": "packhorse", "svg.fonttype": "none"}):
-        figure = Figure(figsize=(8, 3), layout="constrained")
-        axes = figure.subplots()
-        start = [0.0] * len(names)
-        for part, label in (("program_us", "the program"), ("postgres_us", "Postgres")):
-            values = [found[name][part] for name in names]
-            axes.barh(names, values, left=start, label=label)
-            start = [a + b for a, b in zip(start, values, strict=True)]
-        axes.set_xlabel("µs of CPU a package of one page of 5 KB")
-        axes.invert_yaxis()
-        axes.legend()
-        figure.savefig(file, metadata={"Date": None})
+def drawing(lines: Sequence[Line]) -> str:
+    """Return a picture of the CPU that each way of importing takes for a package."""
+    found = {line["name"]: line for line in lines if line["bench"] == "importing"}
+    shown = [(label, found[f"{name}_1"]) for name, label in _BARS.items() if f"{name}_1" in found]
+    scale = _WIDTH / max(line["cpu_us"] for _, line in shown)
+    rows = [_bar(30 * n + 10, label, line, scale) for n, (label, line) in enumerate(shown)]
+    style = _STYLE.search((PLOT.with_name("jobs.svg")).read_text())
+    assert style is not None
+    height = 30 * len(rows) + 40
+    note = f'<text class="small" x="150" y="{height - 12}">{_NOTE}</text>'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 {height}">'
+    return "\n".join((head, style[0], *rows, note, "</svg>\n"))
+
+
+def _bar(y: int, label: str, line: Line, scale: float) -> str:
+    program, postgres = (round(line[part] * scale) for part in ("program_us", "postgres_us"))
+    return (
+        f'<text x="140" y="{y + 16}" text-anchor="end">{label}</text>'
+        f'<rect class="strong" x="150" y="{y}" width="{program}" height="22"/>'
+        f'<rect class="box" x="{150 + program}" y="{y}" width="{postgres}" height="22"/>'
+        f'<text class="small" x="{158 + program + postgres}" y="{y + 16}">'
+        f"{_number(line['cpu_us'])} µs</text>"
+    )
 
 
 if __name__ == "__main__":

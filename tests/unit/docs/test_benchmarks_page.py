@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.bench.page import PAGE, filled, read, tables
+from tests.bench.page import PAGE, PLOT, drawing, filled, read, tables
 from tests.bench.targets import TARGETS, Target
 
 _RUN = "python -m tests.bench."
@@ -14,6 +14,7 @@ _RUN = "python -m tests.bench."
 def test_the_page_is_made_of_its_lines() -> None:
     page = PAGE.read_text()
     assert page == filled(page, read()), "run `make benchmarks` and commit the result"
+    assert PLOT.read_text() == drawing(read())
 
 
 def test_the_page_has_all_that_make_bench_measures() -> None:
