@@ -6,6 +6,7 @@ warning, such as a link to a heading that is not there, fails.
 """
 
 import argparse
+import gc
 import shutil
 import sys
 import tempfile
@@ -107,6 +108,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Build the documentation as static files.")
     parser.add_argument("folder", nargs="?", type=Path, default=DEFAULT)
     built = parser.parse_args().folder
+    gc.disable()  # documents are cycles that stay: looking through them takes a fifth of the time
     failed = build(built)
     print(f"{built / 'index.html'}" if not failed else "the pages have faults", file=sys.stderr)
     sys.exit(failed)

@@ -26,7 +26,7 @@ from tests.harness.processes import Process
 from tests.harness.subscriber import content_of, rows_of
 from tests.harness.traced import run_until_send
 
-STRIDE = int(os.environ.get("TEST_CRASH_STRIDE", "31"))
+STRIDE = int(os.environ.get("TEST_CRASH_STRIDE", "61"))
 MOST_POINTS = 4000
 """Ten times what a subject sends that has to wait for nobody."""
 
@@ -128,7 +128,7 @@ def test_r8_killed_at_any_send_a_subscriber_goes_on_as_if_nothing_had_happened(
         killed += 1
         crashes.check_after_restart(url)
     assert not died, f"more than {MOST_POINTS} sends: the subject never got to its end"
-    assert killed >= 40 // STRIDE, f"only {killed} points: is the subject traced at all?"
+    assert killed >= max(1, 40 // STRIDE), f"only {killed} points: is the subject traced at all?"
 
 
 def test_r9_every_decision_is_reported_however_the_subscriber_ended(crashes: Crashes) -> None:

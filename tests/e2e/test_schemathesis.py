@@ -1,4 +1,8 @@
-"""Schemathesis attacks every service as its OpenAPI document says, and finds nothing."""
+"""Schemathesis attacks every service as its OpenAPI document says, and finds nothing.
+
+The gate asks the bounds of every parameter and body, and what one answer names of the next request;
+`make chaos` sends requests at random as well.
+"""
 
 import subprocess
 import sys
@@ -8,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from packhorse_services.pipeline.storage.location import Location
-from tests.harness.depth import examples
+from tests.harness.depth import at_depth, examples
 from tests.harness.measures import measure
 from tests.harness.postgres import Databases
 from tests.harness.processes import Program
@@ -18,6 +22,7 @@ pytestmark = pytest.mark.timeout(1800)
 
 CONFIGURATION = Path(__file__).parents[2] / "schemathesis.toml"
 EXAMPLES = examples(25)
+PHASES = at_depth("examples,coverage,fuzzing,stateful", "examples,coverage,stateful")
 
 Attacked = dict[str, Program]
 
@@ -66,7 +71,7 @@ def _attack(program: Program, token: str, folder: Path) -> subprocess.CompletedP
     command = [
         *(Path(sys.executable).parent / "schemathesis", "--config-file", CONFIGURATION),
         *("run", f"{program.url}/openapi.json", "-H", f"Authorization: Bearer {token}"),
-        *("--seed", "1", "--max-examples", str(EXAMPLES), "--no-color"),
+        *("--phases", PHASES, "--seed", "1", "--max-examples", str(EXAMPLES), "--no-color"),
         *("--generation-database", "none", "--request-timeout", "120"),
     ]
     return subprocess.run(

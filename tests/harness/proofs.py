@@ -21,7 +21,9 @@ def is_asked_for(test: Path) -> bool:
     True as well where git does not know.
     """
     changed = _changed()
-    return changed is None or not changed.isdisjoint(read_by(test))
+    if not changed:
+        return changed is None
+    return not changed.isdisjoint(read_by(test))
 
 
 @cache
@@ -32,7 +34,7 @@ def _changed() -> frozenset[Path] | None:
             differing = _git("diff", "--name-only", base.strip())
             new = _git("ls-files", "--others", "--exclude-standard")
             names = f"{differing}\n{new}".split()
-            return frozenset(_ROOT / name for name in names)
+            return frozenset(_ROOT / name for name in names if name.endswith(".py"))
     return None
 
 

@@ -102,7 +102,7 @@ def test_an_orphan_goes_by_the_stores_own_clock(
 def test_killed_at_any_send_it_loses_nothing_and_the_next_run_finishes(
     databases: Databases, tmp_path: Path
 ) -> None:
-    stride = int(os.environ.get("TEST_CRASH_STRIDE", "13"))
+    stride = int(os.environ.get("TEST_CRASH_STRIDE", "31"))
     url, journal_url = databases.new(), databases.new("journal")
     stage = Stage(
         url, AgingFolder(tmp_path / "blobs"), open_journal(journal_url, client_name="tests")
@@ -128,4 +128,4 @@ def test_killed_at_any_send_it_loses_nothing_and_the_next_run_finishes(
         killed += 1
     stage.close()
     assert not died
-    assert killed >= 40 // stride
+    assert killed >= max(1, 40 // stride)
