@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -13,13 +13,11 @@ from packhorse_services.pipeline.engine.jars import java, require_jars
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.settings import Settings
 
-Mode = Literal["client", "cluster"]
 _PROGRAM = Path(__file__).parent / "submitted" / "program.py"
 
 
 def submit(
     context: typer.Context,
-    deploy_mode: Annotated[Mode, typer.Option(help="Where the driver runs.")] = "client",
     executor_python: Annotated[
         str | None,
         typer.Option(
@@ -32,26 +30,28 @@ def submit(
         typer.Option(exists=True, help="Packhorse's wheel, where their Python lacks just that."),
     ] = None,
 ) -> None:
-    """Run a task on the cluster of PACKHORSE_SPARK_MASTER: submit [OPTIONS] TASK [OPTIONS]."""
+    """Run a task on the cluster of PACKHORSE_SPARK_MASTER: submit [OPTIONS] TASK [OPTIONS].
+
+    The driver runs here.
+    """
     if not context.args:
         raise TaskRefused("name the task to submit, such as submit archive")
     settings = loaded(Settings)
     if settings.spark_master.startswith("local"):
         raise TaskRefused("PACKHORSE_SPARK_MASTER names no cluster; set it to spark://host:7077")
     python = executor_python or sys.executable
-    command = submission(settings, deploy_mode, python, wheel)
+    command = submission(settings, python, wheel)
     os.environ["JAVA_HOME"] = str(java().parent.parent)
     os.execv(command[0], [*command, str(_PROGRAM), *context.args])  # noqa: S606 - it is no shell
 
 
-def submission(settings: Settings, mode: Mode, python: str, wheel: Path | None) -> Sequence[str]:
+def submission(settings: Settings, python: str, wheel: Path | None) -> Sequence[str]:
     """Return the command up to the program. Raises `JarsMissing`, `TaskRefused`."""
     jars = sorted(require_jars(settings.spark_jars).glob("*.jar"))
-    conf = {"spark.pyspark.python": python, **settings.spark_conf}
-    if mode == "client":
-        conf.setdefault("spark.pyspark.driver.python", sys.executable)
+    pythons = {"spark.pyspark.python": python, "spark.pyspark.driver.python": sys.executable}
+    conf = {**pythons, **settings.spark_conf}
     return [
-        *(_spark_submit(), "--master", settings.spark_master, "--deploy-mode", mode),
+        *(_spark_submit(), "--master", settings.spark_master, "--deploy-mode", "client"),
         *("--name", "packhorse", "--driver-memory", settings.spark_memory),
         *("--jars", ",".join(map(str, jars))),
         *(("--py-files", str(wheel)) if wheel else ()),
