@@ -1,5 +1,6 @@
 """An archive, and subscribers that have imported it, for tests of the audit."""
 
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 
@@ -72,9 +73,14 @@ class Site:
         return connection
 
     def audit(
-        self, *names: str, path: str = "/", limit: int = 100, wait: float = 0.0
+        self,
+        *names: str,
+        path: str = "/",
+        limit: int = 100,
+        wait: float = 0.0,
+        archive: Callable[[], None] | None = None,
     ) -> list[Audited]:
-        end = ArchiveEnd(self.spark, self.location, wait, self.clock)
+        end = ArchiveEnd(self.spark, self.location, wait, archive, self.clock)
         expectations = Expectations(end, str(self.history.bodies.root), since_start=False)
         run = Audit(self.spark, self.location, f"audit-{len(self.urls)}", expectations, path, limit)
         with closing(expectations):

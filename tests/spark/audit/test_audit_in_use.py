@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from packhorse_services.pipeline.audit.repository import Repository
+from packhorse_services.pipeline.errors import Overtaken
 from tests.harness.feed import page
 from tests.harness.history import archive
 from tests.spark.audit.audited_site import Site, reported
@@ -29,6 +30,36 @@ def test_the_archive_is_waited_for_by_who_is_ahead_of_it(
     [audited] = site.audit("in-use", wait=60)
     assert len(waits) == 2
     assert [(one.kind, one.path) for one in audited.findings] == [("missing", "/deep/x")]
+
+
+def test_what_nobody_has_archived_is_archived_once_for_subscribers_that_go_on(site: Site) -> None:
+    late = site.history.add(page("/late", 1))
+    site.subscriber("damaged").execute("DELETE FROM content.node WHERE path = '/deep/x'")
+    busy = site.subscriber("busy")
+    runs: list[int] = []
+
+    def rest() -> None:
+        runs.append(late)
+        archive(site.location, site.history.records[-1:])
+        busy.execute("UPDATE bookkeeping.position SET log_offset = log_offset + 100")
+        busy.execute("DELETE FROM content.node")
+
+    equal, damaged = site.audit("busy", "damaged", archive=rest)
+    assert (runs, site.folds) == ([late], 1)
+    assert (equal.offsets, reported(equal)) == ({"main": late}, set())
+    assert [(one.kind, one.path) for one in damaged.findings] == [("missing", "/deep/x")]
+
+
+def test_who_is_ahead_is_not_compared_while_another_archive_is_at_work(site: Site) -> None:
+    site.history.add(page("/late", 1))
+    site.subscriber("ahead")
+
+    def elsewhere() -> None:
+        raise Overtaken("another run of the archive is at work")
+
+    [audited] = site.audit("ahead", archive=elsewhere)
+    assert "ahead of the archive" in audited.problem
+    assert "another run of the archive is at work" in audited.problem
 
 
 def test_an_import_goes_on_during_an_audit_and_is_not_seen_by_it(

@@ -213,19 +213,18 @@ def test_r8_any_history_folds_to_what_an_import_makes_of_it(
     assert folded(spark, packages_of(history, tmp_path)) == expected
 
 
-def test_a_base_stands_for_the_packages_before_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_base_stands_for_the_packages_before_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     history = History(open_blobs(str(tmp_path / "blobs")))
     hard_cases(history)
     packages = packages_of(history, tmp_path)
     with kept(package_events(spark, packages)) as every:
-        for at in (7, 19):
+        for at, few in ((7, 1_000), (19, 0)):
+            monkeypatch.setattr(fold_module, "_FEW_CLEARS", few)
             winners = fold(every.where(f.col("offset") <= at))
-            rows = (
-                ContentHistory(winners, Texts(packages, ""))
-                .unordered()
-                .select(*schemas.NODES.names)
-            )
-            given = [node_of(tuple(row)) for row in rows.collect()]
+            rows = ContentHistory(winners, Texts(packages, "")).unordered()
+            given = [node_of(tuple(row)) for row in rows.select(*schemas.NODES.names).collect()]
             blobs_url, name = str(tmp_path / "blobs"), new_id()
             parts = write_parts(given, open_blobs(blobs_url), name)
             base = a_snapshot(parts, name, offset=at)
@@ -267,7 +266,7 @@ def test_binaries_are_written_as_postgres_writes_them(
 
 BROKEN: dict[str, Callable[..., Any]] = {
     "_covered": lambda paths, *_: paths.withColumn("c", f.lit(-1)),
-    "_covered_by_parts": lambda paths, _: paths,
+    "_looked_up": lambda paths, _: paths.withColumn("p", f.lit(-1)),
     "_ancestors": lambda _: f.array().cast("array<string>"),
     "_folders": lambda missing, events: events.limit(0).select(*fold_module._WON),
 }

@@ -1,12 +1,14 @@
 """Whether the archive has what a subscriber has imported, and waiting until it has."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from packhorse.clock import Clock, SystemClock
+from packhorse.errors import PackhorseError
 from packhorse_services.pipeline.audit.subscriber_state import Situation
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.read import (
@@ -30,6 +32,8 @@ class ArchiveEnd:
     location: Location
     wait_s: float = 0.0
     """How long a package that a subscriber has imported may take to come into the archive."""
+    archive: Callable[[], None] | None = None
+    """Archives what the journal holds, where nobody else has done so by then."""
     clock: Clock = field(default_factory=SystemClock)
     _held: dict[tuple[str, int], int] = field(default_factory=dict)
     """Of a journal and a version of bronze: an offset up to which it is known to be there."""
@@ -37,8 +41,8 @@ class ArchiveEnd:
     def reached(self, situation: Situation) -> HistoryTarget:
         """Return where the furthest subscription is, once that is archived.
 
-        Raises `TaskRefused` when it still is not after `wait_s`, or the archive has nothing of the
-        subscriber's journal.
+        Raises `TaskRefused` when it still is not after `wait_s` and can't be archived now, or the
+        archive is of another journal.
         """
         version = bronze_version(self.location)
         if not self._has(situation, version):
@@ -54,9 +58,22 @@ class ArchiveEnd:
             if newest != seen and self._has(situation, newest):
                 return newest
             if self.clock.monotonic() >= until:
-                raise TaskRefused(self._behind(situation, newest))
+                return self._archived(situation)
             seen = newest
             self.clock.wait(threading.Event(), _LOOK_S)
+
+    def _archived(self, situation: Situation) -> int:
+        """Archive the rest of the journal, and return the version that has it."""
+        why = ""
+        if self.archive is not None:
+            try:
+                self.archive()
+            except PackhorseError as error:
+                why = f" (it could not be archived now: {error})"
+        version = bronze_version(self.location)
+        if self._has(situation, version):
+            return version
+        raise TaskRefused(self._behind(situation, version) + why)
 
     def _has(self, situation: Situation, version: int) -> bool:
         """Return whether the archive reaches that far; files of what came before stay closed."""
@@ -70,19 +87,21 @@ class ArchiveEnd:
         return True
 
     def _require_journal(self, situation: Situation, version: int) -> None:
+        """Raise `TaskRefused` when only packages of other journals are archived."""
         if not self._records(situation, version).isEmpty():
             return
         every = archived(self.spark, self.location, tables.BRONZE, schemas.BRONZE, version)
-        if with_headers(every).isEmpty():
-            raise TaskRefused(nothing_archived(self.location))
-        raise TaskRefused(
-            f"the archive has nothing of its journal {situation.journal_id}; it follows "
-            "another one (JOURNAL_MISMATCH), or the archive has not begun"
-        )
+        if not with_headers(every).isEmpty():
+            raise TaskRefused(
+                f"the archive has nothing of its journal {situation.journal_id}; it follows "
+                "another one (JOURNAL_MISMATCH), or the archive has not begun"
+            )
 
     def _behind(self, situation: Situation, version: int) -> str:
         records = self._records(situation, version)
         [row] = records.agg(f.max("offset").alias("last")).collect()
+        if row["last"] is None:
+            return nothing_archived(self.location)
         return (
             f"it is at offset {situation.highest}, ahead of the archive, which ends at "
             f"{row['last']}; run packhorse-pipeline archive first, or beside the audit with "

@@ -2,10 +2,10 @@
 
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,10 @@ from packhorse_services.pipeline.engine.exit_codes import error_text, report_err
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.storage.archive_location import archive_at
+from packhorse_services.pipeline.storage.location import Location
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _REPORTED = 20
 
@@ -41,7 +45,10 @@ class AuditOptions:
     wait: Annotated[
         float,
         typer.Option(
-            "--wait", min=0, max=3600, help="Seconds to wait for the archive, for each subscriber."
+            "--wait",
+            min=0,
+            max=3600,
+            help="Seconds to wait for the archive, for each one; then it archives by itself.",
         ),
     ] = 60.0
     limit: Annotated[int, typer.Option("--limit", min=0, help="Paths shown of each one.")] = 100
@@ -123,7 +130,7 @@ def _audited(
         running_spark(settings, location, "audit") as spark,
         closing(
             Expectations(
-                ArchiveEnd(spark, location, options.wait),
+                ArchiveEnd(spark, location, options.wait, _archiving(settings, spark, location)),
                 settings.blobs_url,
                 since_start=options.since_start,
             )
@@ -133,3 +140,20 @@ def _audited(
         others = [] if options.subscriber else unaudited(spark, location, known)
         audit = Audit(spark, location, run, expectations, check_path(options.path), options.limit)
         return audit.all(databases), others
+
+
+def _archiving(
+    settings: Settings, spark: "SparkSession", location: Location
+) -> Callable[[], None] | None:
+    """Return what archives the rest of the journal; None without a journal.
+
+    Nor without the author's database: an archive that is at work beside the audit would be ended.
+    """
+    from packhorse_services.pipeline.archive.query import ArchivedJournal
+    from packhorse_services.pipeline.archive.task import Archive
+
+    if not settings.journal_url or settings.database_url is None:
+        return None
+    origin = ArchivedJournal(settings.journal_url, settings.topics)
+    lease = settings.database_url.get_secret_value()
+    return Archive(spark, location, origin, settings.blobs_url, database_url=lease).run

@@ -161,8 +161,8 @@ class Expectations:
         a gap, or is of another journal.
         """
         began = self._joining(subscriber, situation)
-        removed = tuple(self._removed(subscriber, situation))
         newest = self._end.reached(situation)
+        removed = tuple(self._removed(subscriber, situation))  # what it said of these is there now
         named = named_for(self._records(situation, newest.version), subscriber)
         case = Case(situation, removed, began.start, named, self._since_start)
         if case.key not in self._kept:

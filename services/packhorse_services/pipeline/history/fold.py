@@ -98,6 +98,12 @@ def _pieces(parts: Iterable[Part]) -> tuple[list[str], list[int]]:
 MAX_PARTS = 500_000
 """Clears of parts that the driver holds; 100 bytes or so each."""
 
+_FEW_CLEARS = 20_000
+"""Up to so many cleared paths are looked up as parts are; more are joined."""
+
+_FEW_WRITES = 200_000
+"""Up to so many writes are told to every task that reads a base."""
+
 MERE_FOLDER = -1
 """The `position` of a node that nothing wrote: it is there for what lies below it."""
 
@@ -119,9 +125,23 @@ def fold(events: DataFrame, base: DataFrame | None = None, base_offset: int = -1
     `TaskRefused` naming the packages that can't be read.
     """
     events = events.where(f.col("offset") > base_offset)
-    parts = _parts(events)
-    written = _written(events, base, base_offset)
-    decided = _covered(_last_writes(events, written), events, parts)
+    clears, many = _clears(events)
+    written = events.where(f.col("kind") == WRITE).select(*_WON)
+    if base is None:
+        return _decided(events, written, clears, many)
+    own = {"offset": f.lit(base_offset).cast("long"), "package_id": f.lit("")}
+    placed = base.withColumns(own).select(*_WON)
+    if many is not None or written.limit(_FEW_WRITES + 1).count() > _FEW_WRITES:
+        return _decided(events, placed.unionByName(written), clears, many)
+    changed, unchanged = _divided(placed, written, clears)
+    return _decided(events, changed.unionByName(written), clears).unionByName(unchanged)
+
+
+def _decided(
+    events: DataFrame, written: DataFrame, clears: PackageParts, many: DataFrame | None = None
+) -> DataFrame:
+    """Return what `fold` does, of all writes."""
+    decided = _covered(_last_writes(events, written), clears, many)
     alive = decided.where((f.col("w.offset") >= f.col("c")) | (f.col("d") >= f.col("c")))
     by_write = f.coalesce(f.col("w.offset") >= f.col("c"), f.lit(False))
     return (
@@ -131,7 +151,41 @@ def fold(events: DataFrame, base: DataFrame | None = None, base_offset: int = -1
     )
 
 
-def _parts(events: DataFrame) -> PackageParts:
+def _divided(
+    base: DataFrame, written: DataFrame, clears: PackageParts
+) -> tuple[DataFrame, DataFrame]:
+    """Return what of a base is written, made a folder or cleared again, and the rest.
+
+    The rest stays as it is, and is neither moved nor sorted.
+    """
+    at = f.explode(f.array_union(f.array("path"), _ancestors("path"))).alias("path")
+    paths = written.select(at).distinct().withColumn("written", f.lit(True))
+    marked = base.join(f.broadcast(paths), "path", "left")
+    changed = f.col("written").isNotNull()
+    if len(clears):
+        marked = _looked_up(marked, clears)
+        changed |= f.col("p") > NOWHERE
+    return marked.where(changed).select(*_WON), marked.where(~changed).select(*_WON)
+
+
+def _clears(events: DataFrame) -> tuple[PackageParts, DataFrame | None]:
+    """Return the clears to look up, and as a frame those of whole paths where these are many.
+
+    Raises `TaskRefused` where packages can't be read: the same pass finds them.
+    """
+    whole = (
+        events.where((f.col("kind") == CLEAR) & ~_is_part())
+        .groupBy(f.col("path").alias("cleared"))
+        .agg(f.max("offset").alias("cleared_at"))
+    )
+    parts = _parts(events)
+    few = whole.limit(_FEW_CLEARS + 1).collect()
+    if len(few) > _FEW_CLEARS:
+        return PackageParts(parts), whole
+    return PackageParts([*parts, *((row.cleared, "", "", row.cleared_at) for row in few)]), None
+
+
+def _parts(events: DataFrame) -> list[tuple[str, str, str, int]]:
     """Return the clears of parts, which are few: one for each package of a bulk distribution.
 
     Raises `TaskRefused` where packages can't be read: the same pass finds them.
@@ -151,7 +205,7 @@ def _parts(events: DataFrame) -> PackageParts:
             f"the history has more than {MAX_PARTS} parts of subtrees; "
             "make snapshots more often, each begins where the last one ended"
         )
-    return PackageParts((row.path, row.range_from, row.range_to, row.offset) for row in rows)
+    return [(row.path, row.range_from, row.range_to, row.offset) for row in rows]
 
 
 def _require_readable(unreadable: list[Row]) -> None:
@@ -170,15 +224,6 @@ def _is_part() -> Column:
     return (f.col("range_from") != "") | (f.col("range_to") != "")
 
 
-def _written(events: DataFrame, base: DataFrame | None, base_offset: int) -> DataFrame:
-    """Return all writes, those of the base among them."""
-    writes = events.where(f.col("kind") == WRITE).select(*_WON)
-    if base is None:
-        return writes
-    placed = base.withColumns({"offset": f.lit(base_offset).cast("long"), "package_id": f.lit("")})
-    return placed.select(*_WON).unionByName(writes)
-
-
 def _last_writes(events: DataFrame, written: DataFrame) -> DataFrame:
     """Return path, w (its last write), d (offset of the last one below)."""
     at = written.select("path", f.struct(*_WON[1:]).alias("w"), f.lit(None).cast("long").alias("d"))
@@ -192,36 +237,36 @@ def _last_writes(events: DataFrame, written: DataFrame) -> DataFrame:
     return at.unionByName(below).groupBy("path").agg(f.max("w").alias("w"), f.max("d").alias("d"))
 
 
-def _covered(paths: DataFrame, events: DataFrame, parts: PackageParts) -> DataFrame:
+def _covered(paths: DataFrame, clears: PackageParts, many: DataFrame | None) -> DataFrame:
     """Add c, the offset of the last clear that covers the path, or -1."""
-    clears = (
-        events.where((f.col("kind") == CLEAR) & ~_is_part())
-        .groupBy(f.col("path").alias("cleared"))
-        .agg(f.max("offset").alias("cleared_at"))
-    )
-    above = f.array_union(f.array(f.col("path"), f.lit(ROOT)), _ancestors("path"))
-    last = (
-        paths.select("path", f.explode(above).alias("cleared"))
-        .join(clears, "cleared")
-        .groupBy("path")
-        .agg(f.max("cleared_at").alias("cleared_at"))
-    )
-    whole = paths.join(last, "path", "left").select(
-        "path", "w", "d", f.coalesce("cleared_at", f.lit(-1)).alias("c")
-    )
-    return _covered_by_parts(whole, parts) if len(parts) else whole
+    found = paths.withColumn("c", f.lit(NOWHERE).cast("long"))
+    if many is not None:
+        above = f.array_union(f.array(f.col("path"), f.lit(ROOT)), _ancestors("path"))
+        last = (
+            paths.select("path", f.explode(above).alias("cleared"))
+            .join(many, "cleared")
+            .groupBy("path")
+            .agg(f.max("cleared_at").alias("cleared_at"))
+        )
+        found = paths.join(last, "path", "left").select(
+            "path", "w", "d", f.coalesce("cleared_at", f.lit(NOWHERE)).alias("c")
+        )
+    if not len(clears):
+        return found
+    newest = f.greatest("c", "p").alias("c")
+    return _looked_up(found, clears).select("path", "w", "d", newest)
 
 
-def _covered_by_parts(paths: DataFrame, parts: PackageParts) -> DataFrame:
+def _looked_up(paths: DataFrame, clears: PackageParts) -> DataFrame:
+    """Add p, the offset of the last clear that covers the path, or `NOWHERE`."""
+
     def look_up(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             column = batch.column("path").to_pylist()
-            yield batch.append_column(
-                "p", pa.array([parts.last_clear(path) for path in column], pa.int64())
-            )
+            found = pa.array([clears.last_clear(path) for path in column], pa.int64())
+            yield batch.append_column("p", found)
 
-    found = paths.mapInArrow(look_up, f"{_ddl(paths)}, p bigint")
-    return found.select("path", "w", "d", f.greatest("c", "p").alias("c"))
+    return paths.mapInArrow(look_up, f"{_ddl(paths)}, p bigint")
 
 
 def _ddl(frame: DataFrame) -> str:

@@ -68,7 +68,8 @@ class Site:
         end, blobs = ArchiveEnd(self.spark, self.location), str(self.history.bodies.root)
         expectations = Expectations(end, blobs, since_start=since_start)
         with closing(expectations):
-            return Audit(self.spark, self.location, run, expectations).one("sub", self.url)
+            [audited] = Audit(self.spark, self.location, run, expectations).all({"sub": self.url})
+        return audited
 
 
 def reported(audited: Audited) -> set[tuple[str, str, int | None]]:
