@@ -9,11 +9,13 @@ import ctypes
 import gc
 import importlib
 import json
+import logging
 import os
 import selectors
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -44,7 +46,7 @@ def main() -> None:
     gc.freeze()  # a collection in a fork would write to the pages that all share
     program = _Forking(channel, programs).serve()
     if program is not None:
-        program()
+        _run(program)
 
 
 class _Forking:
@@ -132,6 +134,28 @@ def _become(program: ModuleType, wanted: Mapping[str, Any]) -> Callable[[], None
     ctypes.CDLL(None).prctl(_PR_SET_NAME, f"packhorse-{wanted['service']}".encode())
     start: Callable[[], None] = program.main
     return start
+
+
+def _run(program: Callable[[], None]) -> None:
+    """Run a program, and end the process without giving back what was imported.
+
+    The interpreter would do that piece by piece, and so write to all pages that the forks share. A
+    program that raises ends as the interpreter ends it.
+    """
+    code = 0
+    try:
+        program()
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            raise
+        code = end.code or 0
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
