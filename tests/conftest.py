@@ -1,5 +1,6 @@
 """The few fixtures that everybody uses."""
 
+import gc
 import os
 import re
 from collections.abc import Iterator
@@ -67,6 +68,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.timeout(_SPARK_TIMEOUT_S))
+
+
+def pytest_collection_finish() -> None:
+    """Let no collection look through what was imported and collected: all of it stays."""
+    gc.freeze()
 
 
 class WhatIsStartedOnce(LoadFileScheduling):

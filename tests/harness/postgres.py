@@ -13,7 +13,7 @@ from psycopg import sql
 
 from packhorse.db.migrate import upgrade
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
-from tests.harness.borrowing import close_kept
+from tests.harness.borrowing import borrowed, close_kept
 from tests.harness.scratch import is_on_memory
 
 _TEMPLATE = "template_packhorse"
@@ -75,7 +75,7 @@ class Databases:
         source = urlsplit(source).path.removeprefix("/")
         close_kept(source)
         name = f"{prefix}_{next(self._numbers)}"
-        with psycopg.connect(self.server.url(), autocommit=True) as connection:
+        with self._administering() as connection:
             connection.execute(
                 f'CREATE DATABASE "{name}" TEMPLATE "{source}" STRATEGY {self._strategy}'
             )
@@ -88,7 +88,14 @@ class Databases:
         Whoever is still connected loses the connection.
         """
         if self._drops and self._made:
-            with psycopg.connect(self.server.url(), autocommit=True) as connection:
+            with self._administering() as connection:
                 for name in self._made:
                     close_kept(name)
                     connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    @contextmanager
+    def _administering(self) -> Iterator[psycopg.Connection]:
+        with borrowed(self.server.url()) as connection:
+            connection.autocommit = True
+            yield connection
+            connection.autocommit = False

@@ -39,6 +39,7 @@ from packhorse_services.publisher.publish.early_export import EarlyPublishing, e
 from packhorse_services.publisher.publish.packer import Packer
 from packhorse_services.publisher.publish.publish_queue import Publishes
 from packhorse_services.publisher.publish.publishing import JournalPatience, Publishing
+from tests.harness.borrowing import borrowed
 
 TOPICS = Topics()
 AGENT = "main"
@@ -133,7 +134,7 @@ class Author:
         return placed
 
     def rows(self, query: str, *parameters: object) -> list[Any]:
-        with connect(self.database_url, "tests") as connection:
+        with borrowed(self.database_url) as connection:
             return connection.execute(query.encode(), parameters).fetchall()
 
     def close(self) -> None:

@@ -3,8 +3,8 @@
 from typing import Any
 
 import httpx
-import psycopg
 
+from tests.harness.borrowing import borrowed
 from tests.harness.jobs.site import JobsSite
 
 _FULL = ("job", "finished", "topic", "statistics", "request_key", "schedule", "tick", "event")
@@ -12,7 +12,7 @@ _FULL = ("job", "finished", "topic", "statistics", "request_key", "schedule", "t
 
 def emptied(site: JobsSite) -> JobsSite:
     """Return it with nothing but the queue `main`."""
-    with psycopg.connect(site.database_url) as connection:
+    with borrowed(site.database_url) as connection:
         for table in _FULL:
             connection.execute(f"DELETE FROM jobs.{table}")
         connection.execute("DELETE FROM jobs.queue WHERE name <> 'main'")

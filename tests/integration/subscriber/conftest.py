@@ -6,12 +6,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from packhorse.blobs.open import open_blobs
 from packhorse.messaging.open import open_journal
 from packhorse.wire.topics import Topics
+from tests.harness.borrowing import borrowed
 from tests.harness.feed import Feed
 from tests.harness.postgres import Databases
 from tests.harness.processes import Programs, running_programs
@@ -20,14 +20,15 @@ from tests.harness.subscriber import Worker
 Workers = Callable[..., Worker]
 
 
-_EMPTY = """
-    TRUNCATE bookkeeping.lease, bookkeeping.position, bookkeeping.attempt, bookkeeping.status,
-        bookkeeping.status_mark, bookkeeping.clear_command, bookkeeping.command_position,
-        bookkeeping.applied_sequence, bookkeeping.applied_package, bookkeeping.lane_control,
-        bookkeeping.command_status, bookkeeping.audit, bookkeeping.joined_snapshot,
-        bookkeeping.content_filter;
-    DELETE FROM content.node WHERE path <> '/';
-"""
+_FULL = (
+    *("lease", "position", "attempt", "status", "status_mark", "clear_command"),
+    *("command_position", "applied_sequence", "applied_package", "lane_control"),
+    *("command_status", "audit", "joined_snapshot", "content_filter"),
+)
+_EMPTY = (
+    *(f"DELETE FROM bookkeeping.{table}" for table in _FULL),  # TRUNCATE makes files: 11 ms
+    "DELETE FROM content.node WHERE path <> '/'",
+)
 
 
 @pytest.fixture(scope="session")
@@ -45,12 +46,12 @@ def database_url(shared_database: str) -> str:
 
 def empty(url: str) -> None:
     """End every session of a subscriber's database and forget all it holds."""
-    with psycopg.connect(url, autocommit=True) as connection:
+    with borrowed(url) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
-        connection.execute(_EMPTY)
+        connection.execute(";".join(_EMPTY).encode())
 
 
 @pytest.fixture
