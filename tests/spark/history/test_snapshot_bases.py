@@ -8,8 +8,9 @@ import pytest
 from packhorse.content.node import Binary
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.history.beginning import BaseRules, beginning
+from packhorse_services.pipeline.history.beginning import BaseRules, PackageHeaders, beginning
 from packhorse_services.pipeline.history.content import Choice, content_at
+from packhorse_services.pipeline.history.read import package_records
 from packhorse_services.pipeline.history.target import target
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.upkeep import expiry
@@ -78,7 +79,8 @@ def test_what_was_left_out_is_missing_only_where_it_was_asked_for(site: Site) ->
 
     def base(*absent: int) -> ContentSnapshot | None:
         rules = BaseRules(left_out=absent)
-        return beginning(site.spark, site.location, site.blobs, point, rules).base
+        records = package_records(site.spark, site.location, point.journal_id, point.version)
+        return beginning(site.location, site.blobs, point, rules, PackageHeaders(records)).base
 
     assert (base(), base(1)) == (whole.snapshot, without)
 

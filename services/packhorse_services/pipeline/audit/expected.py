@@ -17,7 +17,12 @@ from packhorse_services.pipeline.audit.subscriber_state import Situation
 from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.bases import AddedSubscription, Start
-from packhorse_services.pipeline.history.beginning import BaseRules, Beginning, beginning, named_for
+from packhorse_services.pipeline.history.beginning import (
+    BaseRules,
+    Beginning,
+    PackageHeaders,
+    beginning,
+)
 from packhorse_services.pipeline.history.content import ContentHistory
 from packhorse_services.pipeline.history.decoding import CLEAR
 from packhorse_services.pipeline.history.events import package_events
@@ -152,6 +157,7 @@ class Expectations:
         self._spark, self._location, self._blobs_url = end.spark, end.location, blobs_url
         self._end, self._since_start = end, since_start
         self._kept: OrderedDict[object, tuple[Expected, ExitStack]] = OrderedDict()
+        self._asked: dict[tuple[str, int], PackageHeaders] = {}
         self.folds = 0
 
     def of(self, subscriber: str, situation: Situation) -> Expected:
@@ -163,7 +169,7 @@ class Expectations:
         began = self._joining(subscriber, situation)
         newest = self._end.reached(situation)
         removed = tuple(self._removed(subscriber, situation))  # what it said of these is there now
-        named = named_for(self._records(situation, newest.version), subscriber)
+        named = tuple(self._headers(situation, newest.version).named_for(subscriber))
         case = Case(situation, removed, began.start, named, self._since_start)
         if case.key not in self._kept:
             try:
@@ -174,6 +180,13 @@ class Expectations:
             self._make(subscriber, case, begin, newest.version)
         self._kept.move_to_end(case.key)
         return replace(self._kept[case.key][0], notes=began.notes)
+
+    def _headers(self, situation: Situation, version: int) -> PackageHeaders:
+        """Return what headers say, which is the same for all subscribers."""
+        asked = situation.journal_id, version
+        if asked not in self._asked:
+            self._asked[asked] = PackageHeaders(self._records(situation, version))
+        return self._asked[asked]
 
     def close(self) -> None:
         """Close all of them."""
@@ -262,7 +275,8 @@ class Expectations:
                 start=case.unlike,
                 added=case.added,
             )
-            begin = beginning(self._spark, self._location, blobs, newest, rules)
+            headers = self._headers(case.situation, newest.version)
+            begin = beginning(self._location, blobs, newest, rules, headers)
         if begin.after > lowest:
             raise TaskRefused(
                 f"the archive is whole only from offset {begin.after} on, and a subscription is at "

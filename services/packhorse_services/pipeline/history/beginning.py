@@ -4,12 +4,14 @@ What the archive lacks is never passed over: a hole behind the beginning means t
 can't be known.
 """
 
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from packhorse.blobs.api import BlobStore
@@ -28,7 +30,7 @@ from packhorse_services.pipeline.history.bases import (
     serves,
     suits_added,
 )
-from packhorse_services.pipeline.history.read import gaps, header, package_records, without_repeats
+from packhorse_services.pipeline.history.read import gaps, header, without_repeats
 from packhorse_services.pipeline.history.target import HistoryTarget
 from packhorse_services.pipeline.history.targets import TAG, is_for, targets_of
 from packhorse_services.pipeline.storage.location import Location
@@ -68,23 +70,51 @@ class BaseRules:
     added: Mapping[str, AddedSubscription] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class PackageHeaders:
+    """What the headers of a journal's packages say; each question is asked of Spark once."""
+
+    records: DataFrame
+    """As `package_records` returns them."""
+
+    @cached_property
+    def firsts(self) -> dict[str | None, int]:
+        """Offset of each publisher agent's first package; None: of those that name none."""
+        rows = self.records.groupBy("publisher_agent").agg(f.min("offset").alias("offset"))
+        return {row.publisher_agent: row.offset for row in rows.collect()}
+
+    def named_for(self, subscriber: str) -> Sequence[int]:
+        """Return the offsets of the packages that name `subscriber`, in order (R35)."""
+        return sorted(self._named.get(subscriber, ()))
+
+    @cached_property
+    def _named(self) -> "dict[str, array[int]]":
+        marked = f.contains(header(ENTRY_HEADER), f.lit(bytearray(TAG)))
+        rows = self.records.where(marked).select("offset", "headers").toLocalIterator()  # few
+        found: dict[str, array[int]] = {}
+        for row in rows:
+            for name in targets_of(_by_name(row.headers)):
+                found.setdefault(name, array("q")).append(row.offset)
+        return found
+
+
 def beginning(
-    spark: SparkSession,
     location: Location,
     blobs: BlobStore,
     target: HistoryTarget,
     rules: BaseRules,
+    headers: PackageHeaders,
 ) -> Beginning:
     """Return where the fold that ends at `target` begins, with the newest base there is.
 
     A base is a snapshot by the rules, of the target's agents as far as they had begun, that the
-    archive continues without a hole. Raises `TaskRefused` when there is no beginning.
+    archive continues without a hole. `headers` are those of the target's journal and version.
+    Raises `TaskRefused` when there is no beginning.
     """
-    records = package_records(spark, location, target.journal_id, target.version)
-    firsts = _firsts(records)
+    firsts = headers.firsts if target.firsts is None else target.firsts
     holes = _holes(location, target, firsts.values())
     unknown = max((end - 1 for _, end in holes), default=-1)
-    base = _base(list(all_of(blobs)), firsts, records, target, rules, unknown)
+    base = _base(list(all_of(blobs)), firsts, headers, target, rules, unknown)
     if base is not None:
         return Beginning(base.offset, base, whole_after=unknown)
     start, added = rules.start, rules.added
@@ -94,7 +124,7 @@ def beginning(
     if any(subscription.started < unknown for subscription in added.values()):
         raise TaskRefused(_lacking(holes, target, start))
     held = replace(target, agents=tuple(set(target.agents) - added.keys()))
-    replaced = _last_replacement(records, held, behind, rules)
+    replaced = _last_replacement(headers.records, held, behind, rules)
     if replaced is None:
         raise TaskRefused(_lacking(holes, target, start))
     return Beginning(replaced - 1, whole_after=unknown)
@@ -103,7 +133,7 @@ def beginning(
 def _base(
     snapshots: Sequence[ContentSnapshot],
     firsts: Mapping[str | None, int],
-    records: DataFrame,
+    headers: PackageHeaders,
     target: HistoryTarget,
     rules: BaseRules,
     unknown: int,
@@ -115,7 +145,7 @@ def _base(
     begun = began(of_agents, snapshots, target.journal_id)
     last = target.offset if rules.below is None else min(rules.below, target.offset)
     start, added = rules.start, rules.added
-    named = named_for(records, rules.subscriber) if rules.subscriber else ()
+    named = headers.named_for(rules.subscriber) if rules.subscriber else ()
     for base in snapshots:
         if (
             base.journal_id == target.journal_id
@@ -124,7 +154,7 @@ def _base(
             and (base.subscriber or base.offset < min(named, default=base.offset + 1))
             and leaves_out(base, rules.subscriber, _absent(base, rules.left_out, added), start)
             and suits_added(base, added, begun, unknown=unknown, start=start)
-            and _is_archived(base, records)
+            and _is_archived(base, headers.records)
         ):
             return base
     return None
@@ -175,23 +205,8 @@ def _holes(
     return sorted(holes, key=lambda hole: hole[1])
 
 
-def named_for(records: DataFrame, subscriber: str) -> tuple[int, ...]:
-    """Return the offsets of the packages that name `subscriber` as one that they are for (R35)."""
-    marked = f.contains(header(ENTRY_HEADER), f.lit(bytearray(TAG)))
-    rows = records.where(marked).select("offset", "headers").toLocalIterator()  # few
-    return tuple(
-        sorted(row.offset for row in rows if subscriber in targets_of(_by_name(row.headers)))
-    )
-
-
 def _by_name(headers: Iterable[Any]) -> dict[str, bytes]:
     return {one["key"]: one["value"] or b"" for one in headers}
-
-
-def _firsts(records: DataFrame) -> dict[str | None, int]:
-    """Return the offset of each publisher agent's first package; None: of those that name none."""
-    rows = records.groupBy("publisher_agent").agg(f.min("offset").alias("offset")).collect()
-    return {row.publisher_agent: row.offset for row in rows}
 
 
 def _is_archived(base: ContentSnapshot, records: DataFrame) -> bool:

@@ -14,7 +14,12 @@ from packhorse.content.node import ROOT
 from packhorse.content.rows import parse_binaries
 from packhorse.snapshots.snapshot import left_out
 from packhorse_services.pipeline.engine.kept import kept
-from packhorse_services.pipeline.history.beginning import BaseRules, Beginning, beginning
+from packhorse_services.pipeline.history.beginning import (
+    BaseRules,
+    Beginning,
+    PackageHeaders,
+    beginning,
+)
 from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts, characters_of
 from packhorse_services.pipeline.history.fold import fold
@@ -22,6 +27,7 @@ from packhorse_services.pipeline.history.node_lists import base_writes
 from packhorse_services.pipeline.history.read import (
     PackageSelection,
     counted,
+    package_records,
     removed_by,
 )
 from packhorse_services.pipeline.history.target import HistoryTarget
@@ -106,7 +112,7 @@ def content_at(
     absent = _absent(spark, location, target, choice)
     rules = BaseRules(subscriber=choice.subscriber, left_out=absent)
     with closing(open_blobs(blobs_url)) as blobs:
-        begin = beginning(spark, location, blobs, target, rules)
+        begin = beginning(location, blobs, target, rules, _headers(spark, location, target))
     wanted = PackageSelection(
         *(target.journal_id, target.version),
         spans=dict.fromkeys(target.agents, (begin.after, target.offset)),
@@ -122,6 +128,10 @@ def content_at(
         with kept(winners):
             content = ContentHistory(winners, Texts(packages, blobs_url, begin.base))
             yield content, replace(begin, left_out=left_out(absent))
+
+
+def _headers(spark: SparkSession, location: Location, target: HistoryTarget) -> PackageHeaders:
+    return PackageHeaders(package_records(spark, location, target.journal_id, target.version))
 
 
 def _absent(

@@ -1,6 +1,6 @@
 """Which point of the history is meant: an offset or a time becomes one archived package."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -31,6 +31,8 @@ class HistoryTarget:
     package_id: str
     version: int
     """Of bronze: everything about the content there is read from this one."""
+    firsts: Mapping[str | None, int] | None = None
+    """As `PackageHeaders` has them, where the target was found by a look at all packages."""
 
 
 def target(
@@ -62,7 +64,15 @@ def target(
         raise NotThere(f"no package of {', '.join(chosen)} is that early; choose a later point")
     last = max(found, key=lambda package: int(package.offset))
     _require_no_gap(location, archive, last.offset, offset)
-    return HistoryTarget(journal_id, chosen, last.offset, last.package_id or "", version)
+    return _target(archive, chosen, last, version)
+
+
+def _target(
+    archive: Sequence[Row], agents: tuple[str, ...], last: Row, version: int
+) -> HistoryTarget:
+    firsts = {one.publisher_agent: int(one.first) for one in archive}
+    journal_id, package_id = archive[0].journal_id, last.package_id or ""
+    return HistoryTarget(journal_id, agents, last.offset, package_id, version, firsts)
 
 
 def _known(
