@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -45,19 +46,42 @@ class Sources:
     def __init__(self, spark: SparkSession, location: Location) -> None:
         self._spark, self._location = spark, location
         self.versions = {name: current(location, name) for name in SOURCES}
+        self._all: dict[str, DataFrame] = {}
 
     def all(self, name: str) -> DataFrame:
         """Return all rows of a table. Raises `SchemaChanged`."""
+        if name not in self._all:  # Delta looks through the log each time that it is asked
+            self._all[name] = self._rows(name)
+        return self._all[name]
+
+    def _rows(self, name: str) -> DataFrame:
         there = self.versions[name]
         if there.version < 0:
             return self._spark.createDataFrame([], SOURCES[name])
         reader = self._spark.read.format("delta").option("versionAsOf", there.version)
         return columns.require(reader.load(self._location.spark_path(name)), SOURCES[name], name)
 
+    def earliest(self, name: str) -> int | None:
+        """Return the time of a table's first row, in milliseconds; None: it has no row.
+
+        Its log says so. Of a file without statistics it knows the day, which is not later.
+        """
+        held = opened(self._location, name)
+        if held is None or self.versions[name].version < 0:
+            return None
+        held.load_as_version(self.versions[name].version)
+        files = pa.table(held.get_add_actions(flatten=True)).to_pylist()
+        times = [one.get("min.time") or _midnight(one["partition.day"]) for one in files]
+        return min((int(time.timestamp() * 1000) for time in times), default=None)
+
+    def has_new(self, name: str, after: int) -> bool:
+        """Return whether anything has become of a table after a version."""
+        return self.versions[name].version > after
+
     def new(self, name: str, after: int) -> DataFrame:
         """Return the rows that came after a version; rewriting and deleting brings none."""
         there = self.versions[name]
-        if there.version <= after:
+        if not self.has_new(name, after):
             return self._spark.createDataFrame([], SOURCES[name])
         reader = (
             self._spark.read.format("delta")
@@ -112,6 +136,10 @@ def current(location: Location, name: str) -> VersionOfTable:
     return VersionOfTable(name, str(metadata.id), table.version(), has_feed, whole_from(table))
 
 
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, datetime.min.time(), UTC)
+
+
 NOTHING = -(2**62)
 
 
@@ -123,10 +151,12 @@ def kept_before(sources: Sources, subscriptions: DataFrame, *, all_hours: bool) 
     hour that was made may always be made again, and what follows it has to be.
     """
     days = [each.whole_from for each in sources.versions.values() if each.whole_from is not None]
-    last = subscriptions.agg(f.max(milliseconds(f.col("hour")))).collect()[0][0]
-    if not days or last is None:
+    if not days:
         return NOTHING
-    begin = round(datetime.combine(max(days), datetime.min.time(), UTC).timestamp() * 1000)
+    last = subscriptions.agg(f.max(milliseconds(f.col("hour")))).collect()[0][0]
+    if last is None:
+        return NOTHING
+    begin = round(_midnight(max(days)).timestamp() * 1000)
     if all_hours:
         begin = max(begin, _of_expired_packages(sources))
     return min(begin, int(last))

@@ -8,7 +8,7 @@ from pyspark.sql import functions as f
 
 from packhorse_services.pipeline.measures.announced import SUBSCRIPTION_KEY
 from packhorse_services.pipeline.measures.outcomes import decided, facts, sent
-from packhorse_services.pipeline.measures.times import hour_of, milliseconds
+from packhorse_services.pipeline.measures.times import HOUR_MS, hour_of, milliseconds
 
 _MOST_SINGLE = 500
 
@@ -68,6 +68,11 @@ def not_before(found: Hours | None, moment_ms: int) -> Hours | None:
         return found
     later = tuple(each for each in found.single_ms if each >= moment_ms)
     return Hours(max(found.since_ms, moment_ms), later)
+
+
+def begin_of(moment_ms: int) -> int:
+    """Return the beginning of a moment's hour; both in milliseconds since 1970 UTC."""
+    return moment_ms // HOUR_MS * HOUR_MS
 
 
 def since(new_rows: DataFrame) -> Column:

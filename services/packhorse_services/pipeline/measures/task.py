@@ -57,10 +57,14 @@ def _wanted(
 ) -> Hours | None:
     """Return the hours that new rows touch; all that there are when nothing is `known`."""
     if known is None:
-        return hours.hours(_earliest(sources.all(name) for name in sources.versions), [])
+        times = [time for name in sources.versions if (time := sources.earliest(name)) is not None]
+        return hours.hours(min(map(hours.begin_of, times), default=None), [])
     packages, statuses, announcements = tables.PACKAGES, tables.STATUSES, tables.ANNOUNCEMENTS
     # A package or an announcement can matter from its own hour on, and to no earlier one.
-    since = _earliest(sources.new(name, known[name]) for name in (packages, announcements))
+    changed = [name for name in (packages, announcements) if sources.has_new(name, known[name])]
+    since = _earliest(sources.new(name, known[name]) for name in changed)
+    if not sources.has_new(statuses, known[statuses]):
+        return hours.hours(since, [])
     new = sources.new(statuses, known[statuses])
     lowest = new.agg(f.min("package_offset")).first()
     if lowest is None or lowest[0] is None:
