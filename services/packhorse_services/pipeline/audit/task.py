@@ -46,8 +46,9 @@ from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import MERE_FOLDER, fold
 from packhorse_services.pipeline.storage import columns
 from packhorse_services.pipeline.storage import columns as c
-from packhorse_services.pipeline.storage.delta import prepare
+from packhorse_services.pipeline.storage.delta import prepare, stored
 from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.parquet import as_they_are, written
 
 FINDINGS = t.StructType(
     [
@@ -161,8 +162,12 @@ class Audit:
         )
 
     def _save(self, findings: DataFrame) -> None:
-        path = self.location.spark_path(self._table)
-        columns.require(findings, FINDINGS, "audit").write.format("delta").mode("append").save(path)
+        rows = columns.require(findings, FINDINGS, "audit")
+        files = written(rows, self.location, as_they_are(self._table, FINDINGS))
+        held = stored(self.location, self._table)
+        held.create_write_transaction(
+            [file.action for file in files], mode="append", schema=held.schema()
+        )
 
 
 def _confirmed(

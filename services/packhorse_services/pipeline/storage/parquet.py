@@ -69,7 +69,7 @@ class File:
 
 
 class Files:
-    """Takes rows of the archive's tables, and makes files of them, each of one topic and day.
+    """Takes rows of tables, and makes files of them, each of one topic and day if they have these.
 
     Holds no more than `GROUP_BYTES` of rows and one batch, and `OPEN_FILES` files, whatever the
     number of tables and days.
@@ -112,7 +112,7 @@ class Files:
     def _begin(
         self, table: str, folder: str, partition: Mapping[str, str], schema: pa.Schema
     ) -> "_Open":
-        name = f"{folder}/part-{uuid.uuid4()}.parquet"
+        name = "/".join(filter(None, (folder, f"part-{uuid.uuid4()}.parquet")))
         place = arrow_files.path(self._location, f"{table}/{name}")
         if isinstance(self._filesystem, fs.LocalFileSystem):
             self._filesystem.create_dir(place.rpartition("/")[0])

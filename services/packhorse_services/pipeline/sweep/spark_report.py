@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -26,7 +27,9 @@ from packhorse_services.pipeline.sweep.work import FindingKind, ReferenceSource
 _BLOBS = "key string, length long, modified_ms long"
 _FOUND = "source string, kind string, key string"
 _REMOVALS = "key string, length long, removed boolean"
-_SUMMARY = "state string, summary string, at timestamp"
+_SUMMARY = pa.schema(
+    [("state", pa.string()), ("summary", pa.string()), ("at", pa.timestamp("us", "UTC"))]
+)
 _ROWS = 5_000
 _BATCH_BLOBS = 100_000
 _MAX_BATCHES = 64
@@ -59,10 +62,15 @@ class SparkReport:
 
     def note(self, summary: MarkSummary) -> None:
         """Append a summary."""
+        row = (summary.state.value, json.dumps(summary.as_json()), datetime.now(UTC))
+        named = dict(zip(_SUMMARY.names, ([value] for value in row), strict=True))
         with translated("mark"):
-            row = (summary.state.value, json.dumps(summary.as_json()))
-            frame = self._spark.createDataFrame([row], "state string, summary string")
-            self._write(frame.withColumn("at", f.current_timestamp()), "summary", "append")
+            write_deltalake(
+                self._location.delta_uri(f"marks/{self._mark_id}/summary"),
+                pa.table(named, schema=_SUMMARY),
+                mode="append",
+                storage_options=self._location.delta_options(),
+            )
 
     def list_blobs(self, listing: List, pieces: Sequence[Sequence[str]]) -> Totals:
         """List the groups of shards on the executors."""
