@@ -35,6 +35,7 @@ from packhorse_services.pipeline.storage.delta import (
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import Files, columns, written
 from packhorse_services.pipeline.storage.schemas import BRONZE as SCHEMA
+from packhorse_services.pipeline.storage.table_files import files_of
 
 MISSING = "body missing: "
 """How the reason begins of a package whose body was gone before it could be archived."""
@@ -174,7 +175,11 @@ def decode_what_is_missing(
         raise overtaken(tables.BRONZE)
     reader = spark.read.format("delta").option("versionAsOf", now.version())
     bronze = reader.load(location.spark_path(tables.BRONZE)).select(*SCHEMA.names)
+    there = {None, *(one.partition["topic"] for one in files_of(now))}
     for table, topic in _sources(decoder.topics).items():
+        if topic not in there:  # its log alone says so
+            append(location, table, mark)
+            continue
         held = load(spark, location, table).select(*(["topic"] if topic is None else []), *_PLACE)
         raw = bronze if topic is None else bronze.where(f.col("topic") == topic)
         missing = raw.join(held, held.columns, "left_anti").select(*SCHEMA.names)
