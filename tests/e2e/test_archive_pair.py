@@ -158,7 +158,7 @@ def test_of_two_live_archives_one_ends_and_nothing_is_there_twice(pair: Pair) ->
         pair.fill()
         return pair.ended()
 
-    loser = eventually(one_that_has_ended, timeout=PATIENCE_S, interval=0.5)
+    loser = eventually(one_that_has_ended, timeout=PATIENCE_S, interval=2.0)
     assert loser is not None
     winner = second if loser is first else first
     assert loser.wait() == WRONG, loser.said()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from pyspark.sql import SparkSession
@@ -52,12 +53,6 @@ def killed(location: Location, point: str, *command: str) -> None:
     run = Process("killed", (sys.executable, *deadly), settings, folder)
     run.start()
     assert run.wait(END_S) == -signal.SIGKILL, run.said()
-
-
-def dies(*given: Any) -> None:
-    """End a run at a further point; with the session that the tests share, for speed."""
-    if given[-1] == tables.PACKAGES:
-        raise Killed
 
 
 def copied(location: Location, folder: str) -> Location:
@@ -157,22 +152,36 @@ def keep(spark: SparkSession, location: Location) -> None:
     keep_up(spark, location, planned, lambda _: None)
 
 
+def broken_off(
+    spark: SparkSession, location: Location, point: tuple[Any, str], table: str = ""
+) -> None:
+    """Run upkeep up to a function, for `table` if named, in the session that the tests share."""
+
+    def dies(*given: Any) -> None:
+        if table in ("", given[-1]):
+            raise Killed
+
+    with patch.object(*point, dies), pytest.raises(Killed):
+        keep(spark, location)
+
+
+@pytest.mark.parametrize("by", ["broken off", pytest.param("killed", marks=pytest.mark.depth)])
 def test_upkeep_that_is_killed_comes_to_the_same(
-    spark: SparkSession, location: Location, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, location: Location, by: str
 ) -> None:
     filled(spark, location)
     whole = copied(location, f"{location.base}-whole")
     keep(spark, whole)
     expected = kept(spark, whole)
     assert (expected["offsets"], len(expected["bodies"])) == ([2, 2], 1)
-    command = ("upkeep", "--retention-days", "8", "--even-without-snapshot")
-    killed(location, "upkeep.bodies:delete@before1", *command)
+    if by == "killed":
+        command = ("upkeep", "--retention-days", "8", "--even-without-snapshot")
+        killed(location, "upkeep.bodies:delete@before1", *command)
+    else:
+        broken_off(spark, location, (bodies, "delete"))
     torn = kept(spark, location)
     assert (torn["offsets"], len(torn["bodies"])) == ([2, 2], 3)
-    monkeypatch.setattr(expiry, "vacuum", dies)
-    with pytest.raises(Killed):
-        keep(spark, location)
-    monkeypatch.undo()
+    broken_off(spark, location, (expiry, "vacuum"), tables.PACKAGES)
     assert kept(spark, location) == expected, "rows and bodies are gone, the days compacted"
     keep(spark, location)
     assert kept(spark, location) == expected

@@ -262,13 +262,12 @@ def test_tables_that_have_more_than_the_checkpoint_are_told(site: ArchiveSite) -
     """As after a copy of the checkpoint was brought back."""
     before = site.checkpoint().parent
     shutil.copytree(before, before.with_name("backup"))
-    for number in (3, 4):
-        site.fill([number], "package")
-        site.archive()
+    site.fill([3], "package")
+    site.archive()
     shutil.rmtree(before)
     before.with_name("backup").rename(before)
     with pytest.raises(CheckpointCorrupt, match="less than the tables have"):
         site.archive()
     site.archive(Choices(new_checkpoint=True))
     site.require_equal_sets()
-    assert site.places(tables.PACKAGES) == [0, 1, 2, 3, 4]
+    assert site.places(tables.PACKAGES) == [0, 1, 2, 3]

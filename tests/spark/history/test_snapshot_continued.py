@@ -7,7 +7,6 @@ import pytest
 from packhorse.snapshots.snapshot import ContentSnapshot, node_list_key
 from packhorse_services.pipeline.errors import TaskFailed
 from packhorse_services.pipeline.history.node_lists import base_writes, list_of
-from packhorse_services.pipeline.snapshot.task import remove_leftovers
 from tests.harness.feed import page
 from tests.spark.history.archived_site import Site
 
@@ -106,17 +105,3 @@ def test_a_list_that_does_not_fit_its_part_ends_the_run(site: Site) -> None:
     site.archive()
     with pytest.raises(TaskFailed, match="a list of nodes does not fit its part"):
         site.make(part_characters=100_000)
-
-
-def test_lists_stay_as_long_as_a_snapshot_has_the_part(site: Site) -> None:
-    site.history.add(page("/a", 1))
-    site.archive()
-    kept = site.make().snapshot
-    site.history.add(page("/a", 2))
-    site.archive()
-    gone = site.make(offset=1).snapshot
-    site.make(offset=0, keep=1)
-    remove_leftovers(site.blobs, older_than_ms=-1000)
-    lists = [one.key for one in site.blobs.list("snapshots/") if "nodes-" in one.key]
-    assert lists == [node_list_key(kept.parts[0])]
-    assert gone.parts[0].sha256 != kept.parts[0].sha256
