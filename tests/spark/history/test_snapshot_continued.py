@@ -98,10 +98,12 @@ def test_a_list_that_does_not_fit_its_part_ends_the_run(site: Site) -> None:
     site.archive()
     (part, *_) = site.make(part_characters=100_000).snapshot.parts
     wrong = list_of(part, site.blobs)
-    wrong._batches = [wrong.rows().slice(0, 1).to_batches()[0]] * part.nodes
+    rows = wrong.rows()
+    paths = [path.replace("/s/05", "/s/05x") for path in rows["path"].to_pylist()]
+    wrong._batches = rows.set_column(0, "path", [paths]).to_batches()
     site.blobs.delete(node_list_key(part))
     wrong.store(part, site.blobs)
-    site.history.delete("/s/05")
+    site.history.add(page("/s/05", 99))
     site.archive()
     with pytest.raises(TaskFailed, match="a list of nodes does not fit its part"):
         site.make(part_characters=100_000)

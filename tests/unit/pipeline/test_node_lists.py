@@ -115,6 +115,13 @@ def test_a_list_of_other_nodes_is_none(blobs: FilesystemBlobs) -> None:
     assert listed(part, blobs) is None
 
 
+def test_a_list_that_repeats_a_path_is_none(blobs: FilesystemBlobs) -> None:
+    part = stored(blobs, [page("/a"), page("/b")])
+    blobs.delete(node_list_key(part))
+    other_number(list_of(part, blobs).rows().slice(0, 1)).store(part, blobs)
+    assert listed(part, blobs) is None
+
+
 def test_only_parts_are_parts(blobs: FilesystemBlobs) -> None:
     part = stored(blobs, [page("/a")])
     assert is_part(part.key)

@@ -86,7 +86,13 @@ def listed(part: Part, blobs: BlobStore) -> pa.Table | None:
         rows = pq.read_table(io.BytesIO(data), page_checksum_verification=True)
     except (BlobMissing, pa.ArrowException, OSError):
         return None
-    return rows if rows.schema.equals(_LIST) and rows.num_rows == part.nodes else None
+    fits = rows.schema.equals(_LIST) and rows.num_rows == part.nodes and _in_order(rows["path"])
+    return rows if fits else None
+
+
+def _in_order(paths: pa.ChunkedArray) -> bool:
+    """Return whether each path is there once, in path order: a fold passes most of them on."""
+    return pc.all(pc.less(paths[:-1], paths[1:])).as_py() is not False
 
 
 def list_of(part: Part, blobs: BlobStore) -> NodeList:
