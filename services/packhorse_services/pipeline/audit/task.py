@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import islice
 
+from deltalake import CommitProperties
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
@@ -46,7 +47,7 @@ from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import MERE_FOLDER, fold
 from packhorse_services.pipeline.storage import columns
 from packhorse_services.pipeline.storage import columns as c
-from packhorse_services.pipeline.storage.delta import prepare, stored
+from packhorse_services.pipeline.storage.delta import answered, prepare, stored
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import as_they_are, written
 
@@ -165,9 +166,13 @@ class Audit:
         rows = columns.require(findings, FINDINGS, "audit")
         files = written(rows, self.location, as_they_are(self._table, FINDINGS))
         held = stored(self.location, self._table)
-        held.create_write_transaction(
-            [file.action for file in files], mode="append", schema=held.schema()
-        )
+        with answered(self.location, self._table, held) as commit:
+            held.create_write_transaction(
+                [file.action for file in files],
+                mode="append",
+                schema=held.schema(),
+                commit_properties=CommitProperties(commit),
+            )
 
 
 def _confirmed(
