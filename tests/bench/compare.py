@@ -77,10 +77,9 @@ def run(tree: Path, bench: Sequence[str]) -> list[dict[str, Any]]:
 
 def collect(line: dict[str, Any], figures: Figures) -> None:
     """Note the value of a line, and what it says of CPU."""
-    figures[line["name"], line.get("unit", "")].append(line["value"])
     for key, value in line.items():
-        if "cpu" in key and isinstance(value, int | float):
-            figures[line["name"], key].append(value)
+        if (key == "value" or "cpu" in key) and isinstance(value, int | float):
+            figures[line["name"], line["unit"] if key == "value" else key].append(value)
 
 
 def show(base: Figures, here: Figures) -> None:

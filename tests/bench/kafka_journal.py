@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from packhorse.messaging.api import Appended, Journal, LogEnd, Outgoing
 from packhorse.messaging.open import open_journal
+from tests.bench.journal_append import latencies
 from tests.bench.reporting import emit
 from tests.harness.footprint import processor_s
 from tests.harness.journals import create
@@ -50,26 +51,6 @@ def main() -> None:
             lambda: read_bare(broker, topic, records),
         )
         journal.close()
-
-
-def latencies(journal: Journal) -> None:
-    """One record at a time: until it is acknowledged, and until a waiting reader has it."""
-    topic = create(journal)
-    journal.append(topic, Outgoing(_VALUE)).result()
-    acknowledged, delivered = [], []
-    with journal.reader(topic, LogEnd.NEXT) as reader:
-        for _ in range(300):
-            start = time.perf_counter()
-            future = journal.append(topic, Outgoing(_VALUE, _HEADERS))
-            future.add_done_callback(lambda _: acknowledged.append(time.perf_counter()))
-            while not reader.poll(10.0):
-                pass
-            delivered.append(time.perf_counter() - start)
-            future.result()
-            acknowledged[-1] -= start
-    for name, seconds in (("append_ack", acknowledged), ("append_to_read", delivered)):
-        percentiles = statistics.quantiles(seconds, n=100)
-        emit(name, percentiles[49] * 1e3, "ms, p50", p99_ms=percentiles[98] * 1e3)
 
 
 def append(journal: Journal, topic: str, records: int) -> None:

@@ -10,22 +10,26 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 
 def emit(
     name: str,
-    value: float,
+    value: float | None,
     unit: str,
     *,
     anchor: tuple[str, float] | None = None,
     **more: object,
-) -> None:
-    """Report a figure; `anchor` is the name and the value of what it is compared with."""
-    line: dict[str, object] = {"bench": _bench(), "name": name, "value": _short(value)}
+) -> dict[str, Any]:
+    """Report a figure and return its line; `anchor` is the name and value of what it stands beside.
+
+    Without a `value` it is what the further figures say.
+    """
+    line: dict[str, Any] = {"bench": _bench(), "name": name, "value": _short(value)}
     line["unit"] = unit
     if anchor is not None:
         line["anchor"], line["anchor_value"] = anchor[0], _short(anchor[1])
-        line["ratio"] = _short(value / anchor[1])
+        line["ratio"] = None if value is None else _short(value / anchor[1])
     line |= {key: _short(one) if isinstance(one, float) else one for key, one in more.items()}
     line["load"] = round(os.getloadavg()[0], 1)
     text = json.dumps(line, ensure_ascii=False) + "\n"
@@ -34,6 +38,7 @@ def emit(
     if kept := os.environ.get("BENCH_LINES"):
         with Path(kept).open("a") as file:
             file.write(text)
+    return line
 
 
 def _bench() -> str:
@@ -41,6 +46,6 @@ def _bench() -> str:
     return spec.name.removeprefix("tests.bench.").removesuffix(".__main__") if spec else "?"
 
 
-def _short(value: float) -> float:
+def _short(value: float | None) -> float | None:
     """Four digits say as much as a measurement on a shared machine can."""
     return float(f"{value:.4g}") if isinstance(value, float) else value

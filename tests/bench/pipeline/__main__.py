@@ -22,8 +22,9 @@ from packhorse.messaging.open import open_journal
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.bench.pipeline import anchors
 from tests.bench.pipeline.material import AGENT, ROOT, TOPICS, feed, fill_tree, page
-from tests.bench.pipeline.measuring import Run, emit, run_task
+from tests.bench.pipeline.measuring import Run, run_task
 from tests.bench.pipeline.picture import show
+from tests.bench.reporting import emit
 from tests.harness.kafka.broker import running_kafka
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.processes import running_programs
@@ -50,7 +51,7 @@ class Bench:
             anchor = anchors.consumer_perf(broker, self.size)
             environment = self._environment("kafka", broker.url)
             first, again = (run_task(environment, "archive") for _ in range(2))
-        self._emit("archive from Kafka", "records/s", first, again, anchor)
+        self._emit("archive from Kafka", "records/s", first, again, ("Kafka's consumer", anchor))
 
     def archive_sql(self) -> dict[str, str]:
         """The archive of the SQL journal, against a JDBC read of the same rows."""
@@ -61,7 +62,7 @@ class Bench:
         anchor = anchors.jdbc_read(url, self.size, self.folder / "anchor")
         environment = self._environment("sql", url)
         first, again = (run_task(environment, "archive") for _ in range(2))
-        self._emit("archive from SQL", "records/s", first, again, anchor)
+        self._emit("archive from SQL", "records/s", first, again, ("a JDBC read", anchor))
         return environment
 
     def fold(self, environment: dict[str, str]) -> None:
@@ -95,7 +96,9 @@ class Bench:
             start = run_task(environment, "bulk", "--deep", page(0, [""]).path, "--id", "one")
             whole = run_task(environment, "bulk", "--deep", ROOT, "--id", "whole")
         plain = anchors.plain_export(author, self.folder / "plain")
-        self._emit("bulk export", "nodes/s", whole, start, self.size / plain)
+        self._emit(
+            "bulk export", "nodes/s", whole, start, ("the plain exporter", self.size / plain)
+        )
 
     def _environment(self, name: str, journal_url: str) -> dict[str, str]:
         return {
@@ -119,7 +122,12 @@ class Bench:
             )
 
     def _emit(
-        self, name: str, unit: str, run: Run, idle: Run | None, anchor: float | None = None
+        self,
+        name: str,
+        unit: str,
+        run: Run,
+        idle: Run | None,
+        anchor: tuple[str, float] | None = None,
     ) -> None:
         start = idle.wall_s if idle else 0.0
         seconds = run.wall_s - start

@@ -30,7 +30,8 @@ from tests.bench.pipeline.material import (
     page,
     texts,
 )
-from tests.bench.pipeline.measuring import emit, run_task
+from tests.bench.pipeline.measuring import run_task
+from tests.bench.reporting import emit
 from tests.harness.postgres import running_postgres
 
 _TASKS = ("archive", "audit", "snapshot")
@@ -50,9 +51,9 @@ def _after(number: int, given: list[str]) -> Node:
 def _run(bench: Bench, environment: dict[str, str], day: str, tasks: Sequence[str]) -> None:
     for task in tasks:
         run = run_task(environment, task)
-        figures = {"wall_s": round(run.wall_s, 1), "cpu_s": round(run.cpu_s, 1)}
-        memory = {"python_mib": round(run.python_mib), "jvm_mib": round(run.jvm_mib)}
-        emit(f"{task}, {day}", None, "", size=bench.size, **figures, **memory)
+        memory = {"python_mib": run.python_mib, "jvm_mib": run.jvm_mib}
+        name, unit = f"{task}, {day}", "s of CPU"
+        emit(name, run.cpu_s, unit, size=bench.size, wall_s=run.wall_s, **memory)
 
 
 def _distribute(

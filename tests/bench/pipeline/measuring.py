@@ -1,6 +1,5 @@
 """A task of the pipeline as its own process: how long it took, and what it needed at most."""
 
-import json
 import os
 import subprocess
 import sys
@@ -104,27 +103,3 @@ def _resident_mib(pid: int) -> float:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE / 1024**2
     except (OSError, IndexError):
         return 0.0
-
-
-def emit(
-    name: str,
-    value: float | None,
-    unit: str,
-    *,
-    size: int,
-    anchor: float | None = None,
-    **more: object,
-) -> dict[str, object]:
-    """Print one measurement as a JSON line, and return it."""
-    line: dict[str, object] = {
-        "name": name,
-        "size": size,
-        "value": None if value is None else round(value),
-        "unit": unit,
-        "anchor": None if anchor is None else round(anchor),
-        "ratio": None if not anchor or value is None else round(value / anchor, 2),
-        **more,
-        "load_before": round(os.getloadavg()[0], 1),
-    }
-    print(json.dumps(line), flush=True)
-    return line

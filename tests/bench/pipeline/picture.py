@@ -11,7 +11,10 @@ from rich.table import Table
 
 def show(lines: list[dict[str, Any]], plot: Path) -> None:
     """Print how every figure grows with the size, and draw the same into `plot`."""
-    columns = ("name", "size", "value", "unit", "whole", "anchor", "ratio", "python_mib", "jvm_mib")
+    columns = (
+        *("name", "size", "value", "unit", "whole"),
+        *("anchor_value", "ratio", "python_mib", "jvm_mib"),
+    )
     table = Table(*columns)
     for line in sorted(lines, key=lambda each: (each["name"], each["size"])):
         cells = [line.get(column) for column in columns]

@@ -1,6 +1,5 @@
 """What docs/tables.md says about DuckDB: the tables open so, and each question is answered."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,10 @@ from tests.harness.example_queries import (
     ANSWERS,
     QUERIES,
     answer,
-    opened_as_documented,
     with_folder,
     written,
 )
 from tests.harness.table_notebook import code
-
-
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
-    folder = tmp_path_factory.mktemp("tables")
-    written(Location.parse(str(folder)))
-    with opened_as_documented(str(folder)) as database:
-        yield database
 
 
 def test_every_question_has_an_answer() -> None:

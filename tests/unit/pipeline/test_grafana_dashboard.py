@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from datetime import datetime
 from itertools import combinations
 from typing import Any
@@ -11,8 +10,6 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from packhorse_services.pipeline.storage.location import Location
-from tests.harness.example_queries import opened_as_documented, written
 from tests.harness.table_page import PAGE
 
 DASHBOARD = json.loads(PAGE.with_name("tables-grafana.json").read_text())
@@ -20,14 +17,6 @@ PANELS: dict[str, dict[str, Any]] = {panel["title"]: panel for panel in DASHBOAR
 TIME_SERIES = 0
 _TIME_FILTER = re.compile(r"\$__timeFilter\(([^)]*)\)")
 _FROM, _TO = "2026-01-01T00:00:00Z", "2026-01-01T23:59:59Z"
-
-
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
-    folder = tmp_path_factory.mktemp("tables")
-    written(Location.parse(str(folder)))
-    with opened_as_documented(str(folder)) as database:
-        yield database
 
 
 def asked(database: duckdb.DuckDBPyConnection, panel: dict[str, Any]) -> pa.Table:
