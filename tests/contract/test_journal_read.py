@@ -264,3 +264,16 @@ def test_a_megabyte_a_record_comes_back_unchanged(journal: Journal, topic: str) 
         polls = list(_polls(reader, 20))
     assert [value for poll in polls for value in poll] == values
     assert max(map(len, polls)) <= 8
+
+
+def test_a_waiting_poll_can_be_woken(journal: Journal, topic: str) -> None:
+    with journal.reader(topic, LogEnd.NEXT) as reader:
+        reader.wake()
+        assert list(reader.poll(10 * DEADLINE_S)) == []
+        waiting = threading.Thread(target=reader.poll, args=(10 * DEADLINE_S,))
+        waiting.start()
+        reader.wake()
+        waiting.join(DEADLINE_S)
+        assert not waiting.is_alive()
+        append_all(journal, topic, [b"after"])
+        assert [record.value for record in read_until(reader, 1)] == [b"after"]

@@ -1,5 +1,6 @@
 """Readers of the SQL journal when connections break, topics go, and records are missing (R2)."""
 
+import threading
 from collections.abc import Callable, Iterator
 
 import psycopg
@@ -151,7 +152,7 @@ def _hear_of(hints: JournalListener, session: SharedSession, topic_id: int) -> N
     before = hints.ticket(topic_id)
 
     def heard() -> bool:
-        hints.wait(topic_id, before, 0.1)
+        hints.wait(topic_id, before, 0.1, threading.Event())
         try:
             with session.use() as connection:
                 connection.execute(announcement([topic_id]))

@@ -35,8 +35,13 @@ class LeaseSettings:
 
     @property
     def renewal_s(self) -> float:
-        """Seconds between renewals, and between tries to take over."""
-        return min(1.0, self.duration_s / 3)
+        """Seconds between renewals."""
+        return self.duration_s / 3
+
+    @property
+    def retry_s(self) -> float:
+        """Seconds between tries to take over, and to renew what could not be renewed."""
+        return min(1.0, self.renewal_s)
 
 
 class Lease(WorkerComponent):
@@ -94,12 +99,13 @@ class Lease(WorkerComponent):
                     self._keep(connection, stopping)
             except psycopg.Error:
                 logger.warning("the lease can't be kept, the database is away", exc_info=True)
-                self._clock.wait(self._wake, self._settings.renewal_s)
+                self._clock.wait(self._wake, self._settings.retry_s)
 
     def _keep(self, connection: Connection, stopping: threading.Event) -> None:
         while not stopping.is_set():
-            self.attempt(connection)
-            self._clock.wait(self._wake, self._settings.renewal_s)
+            held = self.attempt(connection) is not None
+            settings = self._settings
+            self._clock.wait(self._wake, settings.renewal_s if held else settings.retry_s)
         self._release(connection)
 
     def attempt(self, connection: Connection) -> int | None:
@@ -121,21 +127,18 @@ class Lease(WorkerComponent):
     def _renew(self, connection: Connection) -> int | None:
         if self._epoch is None:
             return None
-        with connection.transaction():
-            act_as(connection, BOOKKEEPER)
-            renewed = connection.execute(
-                """
-                UPDATE bookkeeping.lease
-                SET expires_at = clock_timestamp() + make_interval(secs => %s)
-                WHERE holder = %s AND epoch >= %s RETURNING epoch
-                """,
-                (self._settings.duration_s, self._instance, self._epoch),
-            ).fetchone()
+        renewed = connection.execute(
+            """
+            UPDATE bookkeeping.lease
+            SET expires_at = clock_timestamp() + make_interval(secs => %s)
+            WHERE holder = %s AND epoch >= %s RETURNING epoch
+            """,
+            (self._settings.duration_s, self._instance, self._epoch),
+        ).fetchone()
         return None if renewed is None else int(renewed[0])
 
     def _take(self, connection: Connection) -> int | None:
         with connection.transaction():
-            act_as(connection, BOOKKEEPER)
             before = self._lock_if_free(connection)
             if before is None:
                 return None
@@ -197,15 +200,13 @@ class Lease(WorkerComponent):
             epoch, self._epoch = self._epoch, None
         if epoch is None:
             return
-        with connection.transaction():
-            act_as(connection, BOOKKEEPER)
-            connection.execute(
-                """
-                UPDATE bookkeeping.lease SET expires_at = '-infinity'
-                WHERE holder = %s AND epoch = %s
-                """,
-                (self._instance, epoch),
-            )
+        connection.execute(
+            """
+            UPDATE bookkeeping.lease SET expires_at = '-infinity'
+            WHERE holder = %s AND epoch = %s
+            """,
+            (self._instance, epoch),
+        )
 
 
 _MINUTE_MS = 60_000
@@ -222,9 +223,9 @@ class Connections:
     idle_in_transaction_ms: int = 30_000
 
     def lease(self, application: str) -> Connection:
-        """Open a session for the lease; nothing in it may last long."""
+        """Open a session for the lease, the bookkeeper's; nothing in it may last long."""
         timeouts = Timeouts(statement_ms=5_000, lock_ms=5_000, idle_in_transaction_ms=5_000)
-        return connect(self.url, application, timeouts=timeouts, autocommit=True)
+        return self._as_bookkeeper(application, timeouts)
 
     def subscription(self) -> Connection:
         """Open a session for imports, which acts as the bookkeeper until another role is set.

@@ -142,6 +142,10 @@ class Reader(Protocol):
         """
         ...
 
+    def wake(self) -> None:
+        """Let the poll that waits, or else the next one, return without waiting; for any thread."""
+        ...
+
     def seek(self, position: Position, partition: int = 0) -> None:
         """Continue at `position` of `partition`. Raises `OffsetOutOfRange` at once or at poll."""
         ...

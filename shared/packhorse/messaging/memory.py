@@ -195,13 +195,15 @@ class MemoryReader:
     def __init__(self, log: MemoryLog, name: str, topic: MemoryTopic, values: bool) -> None:
         self._log, self._name, self._topic, self._values = log, name, topic, values
         self._positions: dict[int, int] = {}
+        self._woken = False
 
     def poll(
         self, timeout: float, *, max_records: int = 500, max_bytes: int = 8 * 1024 * 1024
     ) -> Sequence[Record]:
         """Return the next records; an idle partition costs nothing."""
         with self._log.changed:
-            self._log.changed.wait_for(self._has_something, timeout)
+            self._log.changed.wait_for(lambda: self._has_something() or self._woken, timeout)
+            self._woken = False
             records: list[Record] = []
             for number in list(self._positions):
                 left = max_bytes - sum(len(record.value) for record in records)
@@ -236,6 +238,12 @@ class MemoryReader:
             del self._positions[number]
             self._positions[number] = position + len(taken)
         return taken
+
+    def wake(self) -> None:
+        """Let a poll return without waiting."""
+        with self._log.changed:
+            self._woken = True
+            self._log.changed.notify_all()
 
     def seek(self, position: Position, partition: int = 0) -> None:
         """Continue at `position`; one that is out of range is reported at the next poll."""

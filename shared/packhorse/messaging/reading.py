@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,9 +21,33 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _POLL_S = 0.25
+_FOLLOW_S = 1.0
 _PATIENCE_S = 20.0
 _CHECK_S = 15.0
 _RETRY_S = 1.0
+
+
+class Polled:
+    """The reader that a thread polls now, so that others can end its wait."""
+
+    def __init__(self) -> None:
+        self._reader: Reader | None = None
+
+    @contextmanager
+    def polling(self, opened: Reader) -> Iterator[Reader]:
+        """Use a reader, which is closed in the end."""
+        with opened as reader:
+            self._reader = reader
+            try:
+                yield reader
+            finally:
+                self._reader = None
+
+    def wake(self) -> None:
+        """Let the poll that waits, if one does, return. Set first what its thread then looks at."""
+        reader = self._reader
+        if reader is not None:
+            reader.wake()
 
 
 class LogCut(JournalUnavailable):
@@ -110,13 +135,14 @@ def follow(
 ) -> Iterator[Progress]:
     """Yield what each poll finds, which may be nothing, until `stopping` is set.
 
-    Ends also when `is_over` says so. It is asked every 15 seconds whether the log is another one,
-    or shorter, than the one that is read: who reads at the end of a log hears of neither.
+    That is seen within a second, or at once by `Polled.wake`. Ends also when `is_over` says so. It
+    is asked every 15 seconds whether the log is another one, or shorter, than the one that is read:
+    who reads at the end of a log hears of neither.
     """
     checked = clock.monotonic()
     end = reader.position(partition)
     while not stopping.is_set():
-        start, records = end, reader.poll(_POLL_S, max_records=max_records)
+        start, records = end, reader.poll(_FOLLOW_S, max_records=max_records)
         end = reader.position(partition)
         yield Progress(start, records, end)
         if clock.monotonic() - checked > _CHECK_S:

@@ -32,7 +32,8 @@ GRACE_S = 10
 """How long requests under way may take once the process was asked to end."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_WATCH_S = 0.5
+_TICK_S = 1.0
+"""How often a program looks at its components, and tells uvicorn what time it is."""
 _BACKLOG = 512
 _YOUNG_OBJECTS = 10_000
 """More objects than before start a collection; Python's 700 are a few requests' or records'."""
@@ -109,6 +110,7 @@ class _Server(uvicorn.Server):
         )
         self._app, self._listener, self._lifecycle = app, listener, lifecycle
         self.died = self._signalled = False
+        self._ending = asyncio.Event()
 
     def keep_signal(self, _number: int, _frame: FrameType | None) -> None:
         """Keep a signal for `startup`; an exception would break a loop that has just begun."""
@@ -128,33 +130,34 @@ class _Server(uvicorn.Server):
             self.should_exit = True
             self._app.state.stopping.set()
         await super().startup(sockets)
-        self._watching = asyncio.create_task(self._watch())
         ready = {"event": "ready", "url": _url(self._listener), "pid": os.getpid()}
         sys.stdout.write(json.dumps(ready) + "\n")
         sys.stdout.flush()
         logger.info("ready", extra={"url": ready["url"]})
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let requests under way end."""
-        self._watching.cancel()
-        await super().shutdown(sockets)
+    async def main_loop(self) -> None:
+        """Wait for the end; uvicorn's own would wake the processor ten times a second."""
+        while not await self.on_tick(0):
+            try:
+                async with asyncio.timeout(_TICK_S):
+                    await self._ending.wait()
+            except TimeoutError:
+                self._check_components()
 
     def _stop(self) -> None:
         # The second signal waits for nobody; of a kept one the loop may tell once more.
         self.force_exit = self.should_exit and not self._signalled
         self._signalled, self.should_exit = False, True
         self._app.state.stopping.set()
+        self._ending.set()
 
-    async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(_WATCH_S)
-            try:
-                self._lifecycle.check()
-            except RuntimeError:
-                logger.exception("the process ends because a component has died")
-                self.died = True
-                self._stop()
-                return
+    def _check_components(self) -> None:
+        try:
+            self._lifecycle.check()
+        except RuntimeError:
+            logger.exception("the process ends because a component has died")
+            self.died = True
+            self._stop()
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,10 @@ class ForkServer:
     def is_alive(self) -> bool:
         """Whether it was there when it was last spoken to."""
         return self._channel is not None
+
+    def news(self) -> Sequence[socket.socket]:
+        """Return what can be read once a program has ended, or the server itself."""
+        return () if self._channel is None else (self._channel,)
 
     def exit_code(self, pid: int, timeout: float = 0.0) -> int | None:
         """Return how a program ended, at the latest after `timeout` seconds; None: it runs."""

@@ -24,6 +24,7 @@ from packhorse_services.cli.client.views import table
 from packhorse_services.cli.stack.child import ChildProcess, ChildProgram, bound_log
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from packhorse_services.cli.stack.forked import ForkServer
+from packhorse_services.cli.stack.interruptions import Interruptions
 from packhorse_services.cli.stack.layout import (
     StackOptions,
     choose_ports,
@@ -39,7 +40,9 @@ from packhorse_services.cli.stack.supervisor import Supervisor
 from packhorse_services.cli.topics import provision
 
 _TEMPLATE = "packhorse_template"
-_TEND_S = 0.2
+_LOOK_S = 0.2
+_TEND_S = 1.0
+"""How often PostgreSQL and the logs are looked at; the end of a program is noticed at once."""
 _ANNOUNCED_S = 15.0
 
 
@@ -51,7 +54,13 @@ def up(options: StackOptions, *, as_json: bool) -> None:
     check_named(options)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's waits until a client's call returns
     check_answering(options)  # may take long, and has nothing that a signal must end
-    ended = _end_signals()
+    interruptions = Interruptions()
+    with closing(interruptions):
+        _run(options, interruptions, as_json=as_json)
+
+
+def _run(options: StackOptions, interruptions: Interruptions, *, as_json: bool) -> None:
+    ended = interruptions.ended
     directory = DataDirectory(options.data)
     directory.refuse_claimed()  # by another stack, whose ports are no news then
     choose_ports(options)  # a taken one is reported before anything is made
@@ -68,7 +77,7 @@ def up(options: StackOptions, *, as_json: bool) -> None:
                 _show(stack.publish(), token, as_json=as_json)
             while not ended():
                 stack.tend()
-                time.sleep(_TEND_S)
+                interruptions.wait(_TEND_S, stack.forks.news())
             _report("Ending …")
         finally:
             stack.supervisor.stop()
@@ -102,7 +111,7 @@ class _Stack:
                 while wanted - _known(publisher) and not cancelled():
                     if time.monotonic() > deadline:
                         break
-                    time.sleep(_TEND_S)
+                    time.sleep(_LOOK_S)
         except ClientError as error:
             _report(f"whether subscribers have announced themselves is not known: {error}")
 
@@ -171,14 +180,6 @@ def _running(postgres: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
         yield postgres
     finally:
         postgres.stop()
-
-
-def _end_signals() -> Callable[[], bool]:
-    """Return a function that says whether a signal to end has come."""
-    came: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda received, _frame: came.append(received))
-    return lambda: bool(came)
 
 
 def _show(stack: RunningStack, token: str | None, *, as_json: bool) -> None:

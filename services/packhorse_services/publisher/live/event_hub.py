@@ -11,7 +11,7 @@ from starlette.types import Scope
 from packhorse.clock import Clock
 from packhorse.errors import Transient
 from packhorse.messaging.api import Record
-from packhorse.messaging.reading import follow, keep_following
+from packhorse.messaging.reading import Polled, follow, keep_following
 from packhorse.runtime.feed import Streams
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.metrics import PUBLISHER_EVENT_STREAMS
@@ -31,7 +31,8 @@ class Tail(WorkerComponent):
 
     def __init__(self, log: AgentLog, take: Take, clock: Clock) -> None:
         self._log, self._take, self._clock = log, take, clock
-        self._worker = Worker(f"live-{log.kind}", self._run)
+        self._polled = Polled()
+        self._worker = Worker(f"live-{log.kind}", self._run, wake=self._polled.wake)
 
     def _run(self, stopping: threading.Event) -> None:
         what = f"the end of {self._log.topic}"
@@ -45,7 +46,7 @@ class Tail(WorkerComponent):
         """
         partition, mark = self._log.where()
         start = self._log.bounds(partition).next
-        with self._log.reader(start, partition) as reader:
+        with self._polled.polling(self._log.reader(start, partition)) as reader:
 
             def is_over() -> bool:
                 if self._log.where() != (partition, mark):

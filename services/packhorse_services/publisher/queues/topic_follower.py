@@ -15,6 +15,7 @@ from packhorse.messaging.api import (
     Record,
     TopicMissing,
 )
+from packhorse.messaging.reading import Polled
 from packhorse.runtime.changes import ChangeSignal
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 
@@ -23,7 +24,7 @@ logger = logging.getLogger(__name__)
 Handler = Callable[[Record, bool], None]
 """Takes a record, and whether it is fresh: false for those that were there before we came."""
 
-_POLL_S = 0.25
+_POLL_S = 5.0
 _RETRY_S = 1.0
 
 
@@ -38,7 +39,8 @@ class TopicFollower(WorkerComponent):
         self._journal, self._topic, self._handler, self._clock = journal, topic, handler, clock
         self._positions: dict[int, Position] = {}
         self._caught_up = threading.Event()
-        self._worker = Worker(f"follow-{topic}", self._run)
+        self._polled = Polled()
+        self._worker = Worker(f"follow-{topic}", self._run, wake=self._polled.wake)
         self.changes = ChangeSignal()
 
     def check(self) -> None:
@@ -50,7 +52,8 @@ class TopicFollower(WorkerComponent):
         while not stopping.is_set():
             try:
                 ends = self._ends()
-                with self._journal.reader(self._topic, dict(self._positions)) as reader:
+                opened = self._journal.reader(self._topic, dict(self._positions))
+                with self._polled.polling(opened) as reader:
                     self._read(reader, ends, stopping)
             except OffsetOutOfRange as error:
                 self._positions[error.partition] = LogEnd.OLDEST

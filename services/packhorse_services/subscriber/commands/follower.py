@@ -13,6 +13,7 @@ from psycopg.errors import LockNotAvailable
 from packhorse.clock import Clock, SystemClock
 from packhorse.errors import PackhorseError, Transient
 from packhorse.messaging.api import Journal, OffsetOutOfRange, Reader, Record
+from packhorse.messaging.reading import Polled
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.wire.command_codec import decode_command
 from packhorse.wire.messages import Command
@@ -30,7 +31,8 @@ from packhorse_services.subscriber.lease import Lease
 
 logger = logging.getLogger(__name__)
 
-_POLL_S = 0.25
+_POLL_S = 1.0
+"""How often it looks whether the lease is another's."""
 _PAUSE_S = 1.0
 _CATCH_UP_S = 10.0
 _LEASE_POLL_S = 1.0
@@ -79,7 +81,8 @@ class CommandFollower(WorkerComponent):
         self._next: int | None = None
         self._epoch = -1
         self._wake = threading.Event()
-        self._worker = Worker("commands", self._run, wake=self._wake.set)
+        self._polled = Polled()
+        self._worker = Worker("commands", self._run, wake=self._end_waits)
 
     @property
     def _journal(self) -> Journal:
@@ -100,6 +103,10 @@ class CommandFollower(WorkerComponent):
             )
         if not read:
             raise CommandsBehind("the command topic is not read to its end yet")
+
+    def _end_waits(self) -> None:
+        self._wake.set()
+        self._polled.wake()
 
     def _partition(self) -> int:
         return self._journal.partition_of(self._topic, self._handler.subscriber)
@@ -124,7 +131,7 @@ class CommandFollower(WorkerComponent):
         partition = self._partition()
         with self._connect() as connection:
             opened = self._open(connection, epoch, partition)
-        with opened as reader:
+        with self._polled.polling(opened) as reader:
             self._advance(epoch, reader.position(partition))
             while not stopping.is_set() and self._lease.epoch() == epoch:
                 records = reader.poll(_POLL_S)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from packhorse.messaging.api import Reader, Record
 from packhorse_services.subscriber.journal.arrivals import Arrival, arrival_of, decode_ahead
 
-_POLL_S = 0.25
+_POLL_S = 5.0
 _RECORD_BYTES = 512
 """What a record costs beside its body, about."""
 _BATCH = 64
@@ -121,6 +121,7 @@ class Prefetch:
         with self._changed:
             self._closing = True
             self._changed.notify_all()
+        self._reader.wake()
         self._thread.join(timeout)
 
     def _run(self) -> None:

@@ -1,6 +1,7 @@
 """Readers: cursors over partitions of one topic, assigned by hand and never in a group."""
 
 import logging
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -33,6 +34,8 @@ _MIXED = 1000
 _JOIN_SECONDS = 0.01
 _PROBE_SECONDS = 1.0
 _CONFIRM_SECONDS = 1.0
+_STEP_SECONDS = 0.25
+"""For so long a poll waits at a time: it may have been woken, or Kafka be away."""
 
 
 class KafkaReader:
@@ -54,11 +57,25 @@ class KafkaReader:
         self._damage: tuple[int, int] | None = None
         """Partition and offset of a record that could not be read once."""
         self._away: KafkaError | None = None
+        self._woken = threading.Event()
 
     def poll(
         self, timeout: float, *, max_records: int = 500, max_bytes: int = 8 * 1024 * 1024
     ) -> Sequence[Record]:
         """Return the next records; what was fetched beyond the limits waits for the next poll."""
+        deadline = time.monotonic() + timeout
+        while True:
+            before, left = dict(self._next), max(0.0, deadline - time.monotonic())
+            records = self._step(min(left, _STEP_SECONDS), max_records, max_bytes)
+            if records or self._next != before or left <= _STEP_SECONDS or self._woken.is_set():
+                self._woken.clear()
+                return records
+
+    def wake(self) -> None:
+        """Let a poll return soon: librdkafka can't be woken, so it waits in steps."""
+        self._woken.set()
+
+    def _step(self, timeout: float, max_records: int, max_bytes: int) -> Sequence[Record]:
         if not self._in_hand:
             self._fetch(timeout, max_records, max_bytes)
         elif self._others_may_join(max_bytes):

@@ -43,14 +43,23 @@ class JournalListener:
         with self._changed:
             return self._heard.setdefault(str(topic_id), 0)
 
-    def wait(self, topic_id: int, ticket: int, timeout: float) -> None:
-        """Return when the topic was announced after `ticket`, or when it is time to look anyway."""
+    def wait(self, topic_id: int, ticket: int, timeout: float, woken: threading.Event) -> None:
+        """Return when the topic was announced after `ticket`, or when it is time to look anyway.
+
+        Also when `woken` is set, of which `wake` is told.
+        """
         with self._changed:
             self._start()
             interval = LOOK_S if self.listening else _DEAF_INTERVAL_S
             self._changed.wait_for(
-                lambda: self._heard[str(topic_id)] != ticket, min(timeout, interval)
+                lambda: self._heard[str(topic_id)] != ticket or woken.is_set(),
+                min(timeout, interval),
             )
+
+    def wake(self) -> None:
+        """Let all that wait look whether it is they who were woken."""
+        with self._changed:
+            self._changed.notify_all()
 
     @property
     def listening(self) -> bool:

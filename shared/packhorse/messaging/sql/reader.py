@@ -1,5 +1,6 @@
 """A cursor over partitions of a topic: polling is the truth, hints only save time."""
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -34,6 +35,7 @@ class SqlReader:
         self._quiet: tuple[int, float] | None = None
         """The ticket with which the end was reached, and until when that is believed."""
         self._at_end = False
+        self._woken = threading.Event()
         self._positions = dict(positions)
         self._records = {number: PartitionRecords(topic, number, values) for number in positions}
 
@@ -52,9 +54,10 @@ class SqlReader:
                 records = self._read(Budget(max_records, max_bytes), deadline)
                 self._quiet = (ticket, time.monotonic() + LOOK_S) if self._at_end else None
             left = deadline - time.monotonic()
-            if records or left <= 0:
+            if records or left <= 0 or self._woken.is_set():
+                self._woken.clear()
                 return records
-            self._hints.wait(self._topic.id, ticket, min(left, LOOK_S))
+            self._hints.wait(self._topic.id, ticket, min(left, LOOK_S), self._woken)
 
     def _is_quiet(self, ticket: int) -> bool:
         """Return whether a look now would find no more than the last one, as far as hints say."""
@@ -121,6 +124,11 @@ class SqlReader:
         """Say that a record is gone: retention passed just now, or somebody damaged the log."""
         bounds = find_partition(connection, self._topic, number).bounds
         raise OffsetOutOfRange(self._topic.name, number, position, bounds)
+
+    def wake(self) -> None:
+        """Let a poll return without waiting."""
+        self._woken.set()
+        self._hints.wake()
 
     def seek(self, position: Position, partition: int = 0) -> None:
         """Continue at `position`; an offset that is out of range is reported at the next poll."""

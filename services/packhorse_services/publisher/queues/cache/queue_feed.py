@@ -10,7 +10,7 @@ from typing import Protocol
 from packhorse.clock import Clock
 from packhorse.errors import Transient
 from packhorse.messaging.api import Journal, Record
-from packhorse.messaging.reading import Progress, follow, keep_following
+from packhorse.messaging.reading import Polled, Progress, follow, keep_following
 from packhorse.runtime.lifecycle import Worker
 from packhorse.runtime.threads import Threads, shared_result
 from packhorse_services.publisher.queues.cache.columns import QueueEntry
@@ -57,7 +57,8 @@ class QueueFeed:
         self._pages = JournalPages(ranges, cache.agent)
         self._fetch: tuple[int, Future[None]] | None = None
         self._fetcher = Threads("queue-fetch", 1)
-        self._worker = Worker("queue-tail", self._follow)
+        self._polled = Polled()
+        self._worker = Worker("queue-tail", self._follow, wake=self._polled.wake)
 
     def start(self) -> None:
         """Begin at the end of the log; nothing is sent to find out where that is."""
@@ -87,6 +88,7 @@ class QueueFeed:
     def distrust(self) -> None:
         """Read everything anew: offsets that were used before came again. For any thread."""
         self._distrusted.set()
+        self._polled.wake()
         self._forget_positions()
 
     def _forget_positions(self) -> None:
@@ -171,9 +173,8 @@ class QueueFeed:
 
     def _follow_log(self, stopping: threading.Event) -> None:
         self._check_log()
-        with self._journal.reader(
-            self._topic, self.cache.next, partition=0, values=False
-        ) as reader:
+        opened = self._journal.reader(self._topic, self.cache.next, partition=0, values=False)
+        with self._polled.polling(opened) as reader:
             self._begun.set()
             self._hand_on(self.cache.next, (), self.cache.next)
             for step in follow(
