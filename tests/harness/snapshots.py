@@ -9,7 +9,7 @@ import psycopg
 from packhorse.blobs.api import BlobStore
 from packhorse.content import tree
 from packhorse.content.node import Node
-from packhorse.snapshots.parts import write_part
+from packhorse.snapshots.parts import frames_of, write_part
 from packhorse.snapshots.snapshot import (
     AppliedSequence,
     ContentSnapshot,
@@ -50,9 +50,10 @@ def write_parts(
 ) -> list[Part]:
     """Store nodes in parts of that many."""
     ordered = sorted(nodes, key=lambda node: node.path.encode())
+    starts = range(0, len(ordered), part_nodes)
+    parts = (frames_of(ordered[start : start + part_nodes]) for start in starts)
     return [
-        write_part(ordered[start : start + part_nodes], part_key(snapshot_id, number), blobs)
-        for number, start in enumerate(range(0, len(ordered), part_nodes))
+        write_part(part, part_key(snapshot_id, number), blobs) for number, part in enumerate(parts)
     ]
 
 

@@ -1,4 +1,7 @@
-"""One zstd frame, made and read in constant memory, never beyond the declared length (R30)."""
+"""Zstd frames, made and read in constant memory, never beyond the declared length (R30).
+
+Several frames behind each other are read as one, as zstd's own tools do.
+"""
 
 import threading
 from collections.abc import Iterable, Iterator
@@ -43,13 +46,13 @@ def decompress(frame: bytes, content_length: int) -> bytes:
 
 
 def decompress_stream(chunks: Iterable[bytes], content_length: int) -> Iterator[bytes]:
-    """Yield the content of a frame, and raise `PackageCorrupt` unless it has `content_length`.
+    """Yield the content of frames, and raise `PackageCorrupt` unless it has `content_length`.
 
-    Takes every chunk, also those behind the frame's end, so that a digest over them is complete.
+    Takes every chunk, also those behind the last frame, so that a digest over them is complete.
     """
     source = _File(chunks)
     reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES).stream_reader(
-        cast(IO[bytes], source)
+        cast(IO[bytes], source), read_across_frames=True
     )
     length = 0
     try:
@@ -68,26 +71,29 @@ def decompress_stream(chunks: Iterable[bytes], content_length: int) -> Iterator[
 
 
 def decompress_up_to(chunks: Iterable[bytes], most: int) -> Iterator[bytes]:
-    """Yield the content of one whole frame whose length is not known, at most `most` bytes.
+    """Yield the content of whole frames whose length is not known, at most `most` bytes.
 
-    Raises `PackageCorrupt` for more, for a frame that is cut short, and for anything behind it.
+    Raises `PackageCorrupt` for more, for a frame that is cut short, and for what is no frame.
     """
-    frame = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES).decompressobj()
+    context = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
+    frame = context.decompressobj()
     length = 0
     try:
-        for piece in _pieces(chunks):
-            if frame.eof:
-                raise PackageCorrupt("there are bytes behind the body's zstd frame")
-            data = frame.decompress(piece)
-            length += len(data)
-            if length > most:
-                raise PackageCorrupt(f"the body holds more than {most} bytes")
-            if data:
-                yield data
+        for rest in _pieces(chunks):
+            while rest:
+                if frame.eof:
+                    frame = context.decompressobj()
+                data = frame.decompress(rest)
+                length += len(data)
+                if length > most:
+                    raise PackageCorrupt(f"the body holds more than {most} bytes")
+                if data:
+                    yield data
+                rest = frame.unused_data  # noqa: PLW2901 - the beginning of the next frame
     except zstandard.ZstdError as error:
         raise PackageCorrupt(f"the body is no zstd frame: {error}") from error
-    if not frame.eof or frame.unused_data:
-        raise PackageCorrupt("the body is not one whole zstd frame")
+    if not frame.eof:
+        raise PackageCorrupt("the body does not end with a whole zstd frame")
 
 
 def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:

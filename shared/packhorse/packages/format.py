@@ -12,14 +12,19 @@ from packhorse.content.node import Binary, InvalidNode, Node, check_path, has_co
 from packhorse.packages.limits import LIMITS, PackageCorrupt, PackageLimits, PackageRefused
 from packhorse.wire.node_codec import BinaryRecord, NodeRecord, decode_node, encode_node
 
-_CHUNK_BYTES = 128 * 1024
+CHUNK_BYTES = 128 * 1024
 _VARINT_BYTES = 5
 _MEDIA_TYPE = re.compile(r"[\x21-\x7e][\x20-\x7e]*")
 """As the content API has it: it goes into a header when the binary is served."""
 
 
-def write_nodes(nodes: Iterable[Node], limits: PackageLimits = LIMITS) -> Iterator[bytes]:
-    """Yield the body's bytes in chunks. Raises `PackageRefused` or `InvalidPath`."""
+def write_nodes(
+    nodes: Iterable[Node], limits: PackageLimits = LIMITS, *, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[bytes]:
+    """Yield the body's bytes in chunks of whole nodes, which end once they have `chunk_bytes`.
+
+    Raises `PackageRefused` or `InvalidPath`.
+    """
     parts: list[bytes] = []
     size = 0
     for number, node in enumerate(nodes, 1):
@@ -30,7 +35,7 @@ def write_nodes(nodes: Iterable[Node], limits: PackageLimits = LIMITS) -> Iterat
             raise _too_large(record.path, len(data), limits)
         parts += (_varint(len(data)), data)
         size += len(data)
-        if size >= _CHUNK_BYTES:
+        if size >= chunk_bytes:
             yield b"".join(parts)
             parts, size = [], 0
     if parts:

@@ -1,32 +1,92 @@
-"""A part of a snapshot: nodes in path order, in the format of a package's body, compressed."""
+"""A part of a snapshot: nodes in path order, in the format of a package's body, in zstd frames.
+
+Each frame has whole nodes, so what has not changed between two snapshots is copied as it is stored.
+"""
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import zstandard
 
 from packhorse.blobs.api import BlobCorrupt, BlobStore
 from packhorse.blobs.digest import Verified
 from packhorse.content.node import Node
-from packhorse.packages.compression import compress_stream, decompress_stream
-from packhorse.packages.format import read_nodes, write_nodes
+from packhorse.packages.compression import compress, decompress_stream
+from packhorse.packages.format import CHUNK_BYTES, read_nodes, write_nodes
 from packhorse.packages.limits import LIMITS, PackageCorrupt, PackageLimits, PackageRefused
 from packhorse.snapshots.snapshot import Part
 
 
-def write_part(
-    nodes: Iterable[Node], key: str, blobs: BlobStore, limits: PackageLimits = LIMITS
-) -> Part:
-    """Store nodes, which come in path order (by bytes), under `part_key(…)`; memory is constant.
+class Frame(NamedTuple):
+    """Some nodes of a part, compressed by themselves."""
 
-    Storing the same nodes again is a success, so a task may be repeated.
+    data: bytes
+    content_length: int
+    nodes: int
+
+
+def frames_of(
+    nodes: Iterable[Node], limits: PackageLimits = LIMITS, *, frame_bytes: int = CHUNK_BYTES
+) -> Iterator[Frame]:
+    """Yield nodes, which come in path order (by bytes), in frames of `frame_bytes` or more.
+
+    What is less than half of one goes with the frame before it, so changes leave no small ones.
 
     Raises:
         PackageCorrupt: the nodes are not in path order, or one comes twice.
         PackageRefused, InvalidPath, InvalidNode: no subscriber would load this.
+    """
+    passed = _Ordered()
+    held, count = b"", 0
+    for chunk in write_nodes(passed.nodes(nodes), limits, chunk_bytes=frame_bytes):
+        if held and len(chunk) >= frame_bytes // 2:
+            yield Frame(compress(held), len(held), count)
+            held, count = b"", 0
+        held += chunk
+        count += passed.since()
+    if held:
+        yield Frame(compress(held), len(held), count)
+
+
+def stored_frame(data: bytes, nodes: int) -> Frame:
+    """Return a frame of a part that is stored already. Raises `PackageCorrupt` for none."""
+    try:
+        return Frame(data, zstandard.frame_content_size(data), nodes)
+    except zstandard.ZstdError as error:
+        raise PackageCorrupt(f"a piece of a part is no zstd frame: {error}") from error
+
+
+def nodes_of(frame: Frame, limits: PackageLimits = LIMITS) -> Iterator[Node]:
+    """Yield the nodes of a frame. Raises as `read_part` does."""
+    return read_nodes(decompress_stream([frame.data], frame.content_length), limits)
+
+
+def pieces_of(chunks: Iterable[bytes], lengths: Iterable[int]) -> Iterator[bytes]:
+    """Cut a stream into pieces of these lengths, which are all of it, and take it to its end."""
+    source, rest = iter(chunks), bytearray()
+    for length in lengths:
+        while len(rest) < length:
+            rest += next(source)
+        yield bytes(rest[:length])
+        del rest[:length]
+    for _ in source:  # a check of the whole comes last
+        pass
+
+
+def write_part(
+    frames: Iterable[Frame], key: str, blobs: BlobStore, limits: PackageLimits = LIMITS
+) -> Part:
+    """Store frames, which come in path order, under `part_key(…)`; memory is constant.
+
+    Storing the same frames again is a success, so a task may be repeated.
+
+    Raises:
+        PackageRefused: they have more bytes than a subscriber would load.
         BlobCorrupt: the key holds other nodes already.
         BlobStoreUnavailable: the store is away.
     """
-    count = _Count()
-    content = count.bytes(write_nodes(count.nodes(nodes), limits), limits)
-    written = blobs.put(key, compress_stream(content))
+    count = _Count(limits)
+    written = blobs.put(key, count.frames(frames))
     if not written.created:
         stored = Verified(blobs.get(key), sha256=written.sha256, length=written.length)
         try:
@@ -34,7 +94,7 @@ def write_part(
                 pass
         except BlobCorrupt:
             raise BlobCorrupt(f"{key} holds other nodes; use a new snapshot id") from None
-    return Part(key, written.sha256, written.length, count.content_length, count.count)
+    return Part(key, written.sha256, written.length, count.content_length, count.nodes)
 
 
 def read_part(part: Part, blobs: BlobStore, limits: PackageLimits = LIMITS) -> Iterator[Node]:
@@ -52,20 +112,19 @@ def read_part(part: Part, blobs: BlobStore, limits: PackageLimits = LIMITS) -> I
     if part.content_length > limits.content_bytes:
         raise PackageRefused(f"{part.key} declares {part.content_length} bytes; that is too much")
     stored = Verified(blobs.get(part.key), sha256=part.sha256, length=part.length)
-    count = _Count()
-    yield from count.nodes(
-        read_nodes(decompress_stream(stored, part.content_length), limits), at_most=part.nodes
-    )
-    if count.count != part.nodes:
-        raise PackageCorrupt(f"{part.key} holds {count.count} nodes, not {part.nodes}")
+    passed = _Ordered()
+    read = read_nodes(decompress_stream(stored, part.content_length), limits)
+    yield from passed.nodes(read, at_most=part.nodes)
+    if passed.count != part.nodes:
+        raise PackageCorrupt(f"{part.key} holds {passed.count} nodes, not {part.nodes}")
 
 
-class _Count:
-    """Counts what passes, and holds it to path order."""
+class _Ordered:
+    """Counts nodes that pass, and holds them to path order."""
 
     def __init__(self) -> None:
         self.count = 0
-        self.content_length = 0
+        self._told = 0
 
     def nodes(self, nodes: Iterable[Node], *, at_most: int | None = None) -> Iterator[Node]:
         """Pass nodes on. Python compares texts as UTF-8's bytes compare."""
@@ -79,10 +138,25 @@ class _Count:
                 raise PackageCorrupt(f"there are more than the promised {at_most} nodes")
             yield node
 
-    def bytes(self, chunks: Iterable[bytes], limits: PackageLimits) -> Iterator[bytes]:
-        """Pass chunks on."""
-        for chunk in chunks:
-            self.content_length += len(chunk)
-            if self.content_length > limits.content_bytes:
-                raise PackageRefused(f"a part has more than {limits.content_bytes} bytes")
-            yield chunk
+    def since(self) -> int:
+        """Return how many have passed since the last call."""
+        nodes, self._told = self.count - self._told, self.count
+        return nodes
+
+
+class _Count:
+    """Counts what frames have that pass."""
+
+    def __init__(self, limits: PackageLimits) -> None:
+        self._most = limits.content_bytes
+        self.nodes = 0
+        self.content_length = 0
+
+    def frames(self, frames: Iterable[Frame]) -> Iterator[bytes]:
+        """Pass on what is stored of frames."""
+        for frame in frames:
+            self.nodes += frame.nodes
+            self.content_length += frame.content_length
+            if self.content_length > self._most:
+                raise PackageRefused(f"a part has more than {self._most} bytes")
+            yield frame.data

@@ -11,7 +11,7 @@ import pytest
 from packhorse.blobs.api import binary_key, package_key
 from packhorse.content.node import Node
 from packhorse.packages.body import pack
-from packhorse.snapshots.parts import write_part
+from packhorse.snapshots.parts import frames_of, write_part
 from packhorse.snapshots.snapshot import part_key
 from packhorse_services.pipeline.errors import NotYet, TaskRefused
 from packhorse_services.pipeline.sweep.report import MarkState
@@ -65,9 +65,8 @@ def test_r22_every_place_that_refers_to_a_binary_keeps_it(yard: Yard) -> None:
         if name == "subscriber":
             yard.import_next()
             yard.forget_log()
-    write_part(
-        [Node("/p", "page", binaries=(binaries["part"],))], part_key("0a" * 8, 1), yard.blobs
-    )
+    nodes = [Node("/p", "page", binaries=(binaries["part"],))]
+    write_part(frames_of(nodes), part_key("0a" * 8, 1), yard.blobs)
     large = large_node("/s", binaries["stored"])
     yard.age()
     pack([large], "dstrpck-9-ab", yard.blobs)

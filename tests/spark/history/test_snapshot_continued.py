@@ -6,7 +6,8 @@ import pytest
 
 from packhorse.snapshots.snapshot import ContentSnapshot, node_list_key
 from packhorse_services.pipeline.errors import TaskFailed
-from packhorse_services.pipeline.history.node_lists import base_writes, list_of
+from packhorse_services.pipeline.history.node_lists import base_writes, store_list
+from packhorse_services.pipeline.history.node_lists import listed as list_of
 from tests.harness.feed import page
 from tests.spark.history.archived_site import Site
 
@@ -97,12 +98,11 @@ def test_a_list_that_does_not_fit_its_part_ends_the_run(site: Site) -> None:
     site.history.add(*[page(f"/s/{number:02}", number) for number in range(20)])
     site.archive()
     (part, *_) = site.make(part_characters=100_000).snapshot.parts
-    wrong = list_of(part, site.blobs)
-    rows = wrong.rows()
+    rows = list_of(part, site.blobs)
+    assert rows is not None
     paths = [path.replace("/s/05", "/s/05x") for path in rows["path"].to_pylist()]
-    wrong._batches = rows.set_column(0, "path", [paths]).to_batches()
     site.blobs.delete(node_list_key(part))
-    wrong.store(part, site.blobs)
+    store_list(rows.set_column(0, "path", [paths]), part, site.blobs)
     site.history.add(page("/s/05", 99))
     site.archive()
     with pytest.raises(TaskFailed, match="a list of nodes does not fit its part"):

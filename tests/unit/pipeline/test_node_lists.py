@@ -1,5 +1,6 @@
 """The list of a part's nodes, and changes that are merged into a part; no Spark."""
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,11 +11,24 @@ from hypothesis import strategies as st
 
 from packhorse.blobs.filesystem import FilesystemBlobs
 from packhorse.content.node import Binary, Node
-from packhorse.snapshots.parts import write_part
+from packhorse.snapshots.parts import nodes_of, write_part
 from packhorse.snapshots.snapshot import Part, is_part, manifest_key_of, node_list_key, part_key
-from packhorse_services.pipeline.history import node_lists
-from packhorse_services.pipeline.history.node_lists import NodeList, list_of, listed, measured
-from packhorse_services.pipeline.snapshot.continuing import Change, merged, slots
+from packhorse_services.pipeline.history.node_lists import (
+    NodeList,
+    blocks_of,
+    listed,
+    made_rows,
+    measured,
+    store_list,
+)
+from packhorse_services.pipeline.snapshot.continuing import (
+    Change,
+    Changes,
+    after_changes,
+    merged,
+    slots,
+    stored_blocks,
+)
 from packhorse_services.pipeline.snapshot.writing import runs
 from packhorse_services.pipeline.sweep.blob_scans import PARTS, StoredBodies
 from packhorse_services.pipeline.sweep.work import FindingKind, Found
@@ -29,17 +43,50 @@ CHANGES = st.dictionaries(PATHS, st.none() | st.integers(10, 19))
 @given(CONTENT, CHANGES)
 def test_changes_are_merged_by_path(before: dict[str, int], changes: dict[str, int | None]) -> None:
     held = (measured(page(path, before[path])) for path in sorted(before))
-    told = [(path, changes[path]) for path in sorted(changes)]
-    given = (Change(at, None if now is None else measured(page(at, now))) for at, now in told)
     now = {path: number for path, number in {**before, **changes}.items() if number is not None}
-    assert list(merged(held, given)) == [measured(page(path, now[path])) for path in sorted(now)]
+    wanted = [measured(page(path, now[path])) for path in sorted(now)]
+    assert list(merged(held, told(changes))) == wanted
+
+
+def told(changes: dict[str, int | None]) -> list[Change]:
+    given = [(path, changes[path]) for path in sorted(changes)]
+    return [Change(at, None if now is None else measured(page(at, now))) for at, now in given]
+
+
+@given(CONTENT, CHANGES, st.integers(1, 60))
+def test_frames_without_changes_stay_as_they_are_stored(
+    before: dict[str, int], changes: dict[str, int | None], frame_bytes: int
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        blobs = FilesystemBlobs(Path(folder))
+        held = [page(path, before[path]) for path in sorted(before)]
+        part = stored(blobs, held, frame_bytes)
+        rows = listed(part, blobs)
+        assert rows is not None
+        frames = [block.frame for block, _ in stored_blocks(part, rows, blobs)]
+        after = list(after_changes(part, Changes(told(changes)), blobs, frame_bytes))
+        blobs.delete(node_list_key(part))
+        anew = list(after_changes(part, Changes(told(changes)), blobs, frame_bytes))
+    wanted = list(merged(map(measured, held), told(changes)))
+    for blocks in (after, anew):
+        assert [node for block in blocks for node in nodes_of(block.frame)] == [
+            one.node for one in wanted
+        ]
+        assert pa.concat_tables(
+            [rows[:0].drop_columns("end"), *(block.rows for block in blocks)]
+        ).to_pylist() == [
+            {"path": node.path, "size": size, "hash": number} for node, size, number in wanted
+        ]
+    touched = sum(frame not in [block.frame for block in after] for frame in frames)
+    assert touched <= len(changes)
 
 
 @given(st.lists(st.integers(1, 300), max_size=20), st.integers(1, 500))
 def test_runs_hold_everything_in_its_order(sizes: list[int], limit: int) -> None:
-    nodes = [measured(page(f"/{at:02}", at))._replace(size=size) for at, size in enumerate(sizes)]
-    cut = [list(run) for run in runs(nodes, limit)]
-    assert [one for run in cut for one in run] == nodes
+    nodes = (measured(page(f"/{at:02}", at))._replace(size=size) for at, size in enumerate(sizes))
+    blocks = list(blocks_of(nodes, frame_bytes=1))
+    cut = [list(run) for run in runs(blocks, limit)]
+    assert [one for run in cut for one in run] == blocks
     assert all(sum(one.size for one in run) >= limit for run in cut[:-1])
     assert all(sum(one.size for one in run[:-1]) < limit for run in cut)
 
@@ -58,9 +105,10 @@ def test_parts_go_on_in_their_order_with_room_for_each() -> None:
     assert slots(dict.fromkeys(range(60_000), 100), 100) is None  # no number left
 
 
-def stored(blobs: FilesystemBlobs, nodes: list[Node]) -> Part:
+def stored(blobs: FilesystemBlobs, nodes: list[Node], frame_bytes: int = 60) -> Part:
     noted = NodeList()
-    part = write_part(noted.noted(map(measured, nodes)), part_key(ID, 0), blobs)
+    blocks = blocks_of(map(measured, nodes), frame_bytes)
+    part = write_part(noted.noted(blocks), part_key(ID, 0), blobs)
     noted.store(part, blobs)
     return part
 
@@ -70,23 +118,16 @@ def blobs(tmp_path: Path) -> FilesystemBlobs:
     return FilesystemBlobs(tmp_path)
 
 
-def test_a_list_says_what_the_part_says(
-    blobs: FilesystemBlobs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(node_lists, "_BATCH_ROWS", 2)
+def test_a_list_says_what_the_part_says(blobs: FilesystemBlobs) -> None:
     binary = Binary("é", "ab" * 32, 1, "text/plain")
     nodes = [page("/a"), page("/a/b"), Node("/c", "page", "{}", (binary,)), page("/d"), page("/é")]
     part = stored(blobs, nodes)
     rows = listed(part, blobs)
     assert rows is not None
-    assert rows.equals(list_of(part, blobs).rows())
+    assert rows.drop_columns("end").equals(made_rows(part, blobs))
     assert rows["path"].to_pylist() == [node.path for node in nodes]
-
-
-def other_number(rows: pa.Table) -> NodeList:
-    more = NodeList()
-    more._batches = rows.to_batches() * 2
-    return more
+    assert len(set(rows["end"].to_pylist())) > 1
+    assert rows["end"][-1].as_py() == part.length
 
 
 @pytest.mark.parametrize(
@@ -108,17 +149,22 @@ def test_a_damaged_list_is_none(blobs: FilesystemBlobs, data: Callable[[bytes], 
     assert listed(part, blobs) is None
 
 
-def test_a_list_of_other_nodes_is_none(blobs: FilesystemBlobs) -> None:
-    part = stored(blobs, [page("/a")])
-    blobs.delete(node_list_key(part))
-    other_number(list_of(part, blobs).rows()).store(part, blobs)
-    assert listed(part, blobs) is None
+def repeated(rows: pa.Table) -> pa.Table:
+    return pa.concat_tables([rows.slice(0, 1), rows.slice(0, 1)])
 
 
-def test_a_list_that_repeats_a_path_is_none(blobs: FilesystemBlobs) -> None:
+def of_other_frames(rows: pa.Table) -> pa.Table:
+    return rows.set_column(3, "end", [[1, 2]])
+
+
+@pytest.mark.parametrize("other", [repeated, of_other_frames, lambda rows: rows.slice(0, 1)])
+def test_a_list_that_does_not_fit_its_part_is_none(
+    blobs: FilesystemBlobs, other: Callable[[pa.Table], pa.Table]
+) -> None:
     part = stored(blobs, [page("/a"), page("/b")])
+    rows = listed(part, blobs)
     blobs.delete(node_list_key(part))
-    other_number(list_of(part, blobs).rows().slice(0, 1)).store(part, blobs)
+    store_list(other(rows), part, blobs)
     assert listed(part, blobs) is None
 
 

@@ -17,7 +17,14 @@ from packhorse.packages.compression import compress
 from packhorse.packages.format import write_nodes
 from packhorse.packages.limits import PackageCorrupt, PackageLimits, PackageRefused
 from packhorse.snapshots import store as snapshots_store
-from packhorse.snapshots.parts import read_part, write_part
+from packhorse.snapshots.parts import (
+    frames_of,
+    nodes_of,
+    pieces_of,
+    read_part,
+    stored_frame,
+    write_part,
+)
 from packhorse.snapshots.snapshot import (
     MANIFESTS,
     AppliedSequence,
@@ -58,22 +65,36 @@ def test_nodes_come_back_part_by_part(blobs: BlobStore) -> None:
     snapshot = made(blobs)
     assert [part.nodes for part in snapshot.parts] == [10, 10, 5]
     assert [n for part in snapshot.parts for n in read_part(part, blobs)] == pages(25)
-    empty = write_part([], part_key(ID, 7), blobs)
+    empty = write_part(iter(()), part_key(ID, 7), blobs)
     assert list(read_part(empty, blobs)) == []
 
 
+@given(st.lists(st.integers(0, 400), max_size=30), st.integers(1, 500))
+def test_frames_are_whole_nodes_and_none_is_small(lengths: list[int], frame_bytes: int) -> None:
+    texts = ["x" * length for length in lengths]
+    nodes = [Node(f"/n{at:02}", "p", f'{{"t": "{text}"}}') for at, text in enumerate(texts)]
+    frames = list(frames_of(nodes, frame_bytes=frame_bytes))
+    assert [node for frame in frames for node in nodes_of(frame)] == nodes
+    assert sum(frame.nodes for frame in frames) == len(nodes)
+    if len(frames) > 1:
+        assert all(frame.content_length >= frame_bytes // 2 for frame in frames)
+    content = b"".join(frame.data for frame in frames)
+    assert content == b"".join(pieces_of([content], [len(frame.data) for frame in frames]))
+    assert [stored_frame(frame.data, frame.nodes) for frame in frames] == frames
+
+
 def test_a_part_may_be_stored_again_but_not_differently(blobs: BlobStore) -> None:
-    part = write_part(pages(3), KEY, blobs)
-    assert write_part(pages(3), KEY, blobs) == part
+    part = write_part(frames_of(pages(3)), KEY, blobs)
+    assert write_part(frames_of(pages(3)), KEY, blobs) == part
     with pytest.raises(BlobCorrupt, match="new snapshot id"):
-        write_part(pages(4), KEY, blobs)
+        write_part(frames_of(pages(4)), KEY, blobs)
 
 
 def test_what_is_not_in_path_order_is_neither_written_nor_read(blobs: BlobStore) -> None:
     twice = [page("/a"), page("/a")]
     for nodes in (twice, [page("/b"), page("/a")]):
         with pytest.raises(PackageCorrupt, match="in order"):
-            write_part(nodes, KEY, blobs)
+            write_part(frames_of(nodes), KEY, blobs)
     assert blobs.head(KEY) is None
     part = stored(blobs, b"".join(write_nodes(twice)), nodes=2)
     with pytest.raises(PackageCorrupt, match="in order"):
@@ -118,7 +139,7 @@ def test_r30_a_part_that_unpacks_to_more_is_given_up_early(blobs: BlobStore) -> 
 
 
 def test_a_part_that_is_gone_is_missing(blobs: BlobStore) -> None:
-    part = write_part(pages(1), KEY, blobs)
+    part = write_part(frames_of(pages(1)), KEY, blobs)
     blobs.delete(KEY)
     with pytest.raises(BlobMissing):
         list(read_part(part, blobs))

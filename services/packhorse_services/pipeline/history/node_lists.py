@@ -1,14 +1,15 @@
 """The nodes of a snapshot as a fold needs them: paths and numbers, and no texts.
 
 Beside each part lies the list of its nodes, made when the part is. So a fold reads a hundred bytes
-of a node instead of unpacking and hashing it. A list that is not there, or that does not fit its
-part, costs time: the part is read instead.
+of a node instead of unpacking and hashing it, and a snapshot that goes on from it knows which frame
+of the part a node is in. A list that is not there, or that does not fit its part, costs time: the
+part is read instead.
 """
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -19,13 +20,16 @@ from pyspark.sql import DataFrame, SparkSession
 from packhorse.blobs.api import BlobMissing, BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.content.node import ROOT, Node
-from packhorse.snapshots.parts import read_part
+from packhorse.packages.format import CHUNK_BYTES
+from packhorse.snapshots.parts import Frame, frames_of, read_part
 from packhorse.snapshots.snapshot import ContentSnapshot, Part, node_list_key
 from packhorse_services.pipeline.history.decoding import binaries_text
 from packhorse_services.pipeline.history.fold import hash_of
 
 _BASE = "path string, size bigint, hash bigint, position int"
-_LIST = pa.schema([("path", pa.string()), ("size", pa.int64()), ("hash", pa.int64())])
+_ROWS = pa.schema([("path", pa.string()), ("size", pa.int64()), ("hash", pa.int64())])
+_LIST = _ROWS.append(pa.field("end", pa.int64()))
+"""`end`: of the node's frame, in bytes of the stored part."""
 _BATCH_ROWS = 20_000
 _TASKS_OF_A_CORE = 4
 
@@ -45,49 +49,68 @@ def measured(node: Node) -> ListedNode:
     return ListedNode(node, size, hash_of(node.path, node.type, node.properties, binaries))
 
 
-class NodeList:
-    """The list of a part's nodes while these pass by; some 100 bytes each are in memory."""
+class ListedFrame(NamedTuple):
+    """A frame of a part, and what the list says of its nodes: `path`, `size`, `hash`."""
 
-    def __init__(self) -> None:
-        self._rows: list[tuple[str, int, int]] = []
-        self._batches: list[pa.RecordBatch] = []
+    frame: Frame
+    rows: pa.Table
 
-    def noted(self, nodes: Iterable[ListedNode]) -> Iterator[Node]:
-        """Pass nodes on, and remember what the list says of them."""
+    @property
+    def size(self) -> int:
+        """How many characters its nodes have."""
+        return int(pc.sum(self.rows["size"]).as_py())
+
+
+def blocks_of(nodes: Iterable[ListedNode], frame_bytes: int = CHUNK_BYTES) -> Iterator[ListedFrame]:
+    """Yield nodes, which come in path order, in frames. Raises as `frames_of` does."""
+    passed: list[tuple[str, int, int]] = []
+
+    def noted() -> Iterator[Node]:
         for node, size, number in nodes:
-            self._rows.append((node.path, size, number))
-            if len(self._rows) >= _BATCH_ROWS:
-                self._pack()
+            passed.append((node.path, size, number))
             yield node
 
-    def rows(self) -> pa.Table:
-        """Return path, size and hash of those that have passed."""
-        self._pack()
-        return pa.Table.from_batches(self._batches, _LIST)
+    for frame in frames_of(noted(), frame_bytes=frame_bytes):
+        yield ListedFrame(frame, _table(passed[: frame.nodes]))
+        del passed[: frame.nodes]
+
+
+class NodeList:
+    """The list of a part's nodes while its blocks pass by; some 100 bytes each are in memory."""
+
+    def __init__(self) -> None:
+        self._blocks = [_LIST.empty_table()]
+        self._end = 0
+
+    def noted(self, blocks: Iterable[ListedFrame]) -> Iterator[Frame]:
+        """Pass frames on, and remember what the list says of them."""
+        for frame, rows in blocks:
+            self._end += len(frame.data)
+            end = pa.array([self._end] * rows.num_rows, pa.int64())
+            self._blocks.append(rows.append_column("end", end))
+            yield frame
 
     def store(self, part: Part, blobs: BlobStore) -> None:
         """Store the list beside its part; one that is there already is the same."""
-        data = io.BytesIO()
-        pq.write_table(self.rows(), data, compression="zstd", write_page_checksum=True)
-        blobs.put(node_list_key(part), [data.getvalue()])
+        store_list(pa.concat_tables(self._blocks), part, blobs)
 
-    def _pack(self) -> None:
-        if self._rows:
-            columns = zip(zip(*self._rows, strict=True), _LIST, strict=True)
-            arrays = [pa.array(column, one.type) for column, one in columns]
-            self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=_LIST))
-            self._rows = []
+
+def store_list(rows: pa.Table, part: Part, blobs: BlobStore) -> None:
+    """Store these rows as the list of a part's nodes."""
+    data = io.BytesIO()
+    pq.write_table(rows, data, compression="zstd", write_page_checksum=True)
+    blobs.put(node_list_key(part), [data.getvalue()])
 
 
 def listed(part: Part, blobs: BlobStore) -> pa.Table | None:
-    """Return the path, size and hash of a part's nodes; None when there is no list that fits."""
+    """Return path, size, hash and end of a part's nodes; None when there is no list that fits."""
     try:
         data = b"".join(blobs.get(node_list_key(part)))
         rows = pq.read_table(io.BytesIO(data), page_checksum_verification=True)
     except (BlobMissing, pa.ArrowException, OSError):
         return None
-    fits = rows.schema.equals(_LIST) and rows.num_rows == part.nodes and _in_order(rows["path"])
-    return rows if fits else None
+    fits = rows.schema.equals(_LIST) and rows.num_rows == part.nodes
+    return rows if fits and _in_order(rows["path"]) and _fit(rows["end"], part) else None
 
 
 def _in_order(paths: pa.ChunkedArray) -> bool:
@@ -95,12 +118,23 @@ def _in_order(paths: pa.ChunkedArray) -> bool:
     return pc.all(pc.less(paths[:-1], paths[1:])).as_py() is not False
 
 
-def list_of(part: Part, blobs: BlobStore) -> NodeList:
-    """Return the same, made from the part itself."""
-    made = NodeList()
-    for _ in made.noted(map(measured, read_part(part, blobs))):
-        pass
-    return made
+def _fit(ends: pa.ChunkedArray, part: Part) -> bool:
+    """Return whether frames that end there make up the part."""
+    rising = pc.all(pc.less_equal(ends[:-1], ends[1:])).as_py() is not False
+    return rising and (not len(ends) or ends[-1].as_py() == part.length)
+
+
+def made_rows(part: Part, blobs: BlobStore) -> pa.Table:
+    """Return path, size and hash of a part's nodes, made from the part itself."""
+    nodes = map(measured, read_part(part, blobs))
+    rows = ((node.path, size, number) for node, size, number in nodes)
+    batches = iter(lambda: list(islice(rows, _BATCH_ROWS)), [])
+    return pa.concat_tables([_ROWS.empty_table(), *map(_table, batches)])
+
+
+def _table(rows: Sequence[tuple[str, int, int]]) -> pa.Table:
+    columns = zip(zip(*rows, strict=True), _ROWS, strict=True)
+    return pa.Table.from_arrays([pa.array(one, field.type) for one, field in columns], schema=_ROWS)
 
 
 def base_writes(
@@ -123,7 +157,7 @@ def base_writes(
 
 def _rows(part: Part, blobs: BlobStore) -> pa.Table:
     rows = listed(part, blobs)
-    return list_of(part, blobs).rows() if rows is None else rows
+    return made_rows(part, blobs) if rows is None else rows.select(_ROWS.names)
 
 
 def _within(rows: pa.Table, path: str) -> pa.Table:

@@ -1,42 +1,45 @@
 """A snapshot that goes on from another one: what has changed is written, the rest is copied.
 
-A part of which no node was written or removed since keeps its bytes. Into any other the changes are
-merged as it is read, so that texts which have not changed pass through one task and no shuffle.
+A frame of which no node was written or removed since is copied as it is stored. Into any other the
+changes are merged, so that texts which have not changed pass through one task and no shuffle.
 """
 
 import itertools
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from packhorse.blobs.api import BlobStore
+from packhorse.blobs.digest import Verified
 from packhorse.blobs.open import open_blobs
 from packhorse.content.rows import node_of
-from packhorse.snapshots.parts import read_part
-from packhorse.snapshots.snapshot import (
-    MAX_PARTS,
-    ContentSnapshot,
-    Part,
-    node_list_key,
-    part_key,
-)
+from packhorse.snapshots.parts import nodes_of, pieces_of, read_part, stored_frame
+from packhorse.snapshots.snapshot import MAX_PARTS, ContentSnapshot, Part
 from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.errors import TaskFailed
 from packhorse_services.pipeline.history.content import ContentHistory
 from packhorse_services.pipeline.history.node_lists import (
+    ListedFrame,
     ListedNode,
     base_writes,
-    list_of,
+    blocks_of,
     listed,
     measured,
 )
-from packhorse_services.pipeline.snapshot.writing import fitting, parts_of, row_of, runs, stored
+from packhorse_services.pipeline.snapshot.writing import (
+    bytes_of_frame,
+    fitting,
+    parts_of,
+    runs,
+    stored,
+)
 
 _MOST_PIECES = 8
 """Into so many a task cuts a part at most: it has sorted what is new in all of them."""
@@ -51,24 +54,29 @@ class Change(NamedTuple):
     now: ListedNode | None
 
 
+class Changes:
+    """Changes in path order, of which those up to a path are taken."""
+
+    def __init__(self, changes: Iterable[Change]) -> None:
+        self._rest = iter(changes)
+        self.next = next(self._rest, None)
+
+    def before(self, path: str | None) -> Iterator[Change]:
+        """Take those at smaller paths; all when there is no path."""
+        while self.next is not None and (path is None or self.next.path < path):
+            change, self.next = self.next, next(self._rest, None)
+            yield change
+
+
 def merged(before: Iterable[ListedNode], changes: Iterable[Change]) -> Iterator[ListedNode]:
-    """Yield what a part holds after changes; both come in path order, each path once."""
-    waiting = iter(changes)
-    change = next(waiting, None)
+    """Yield what nodes are after changes; both come in path order, each path once."""
+    waiting = Changes(changes)
     for one in before:
-        while change is not None and change.path < one.node.path:
-            if change.now is not None:
-                yield change.now
-            change = next(waiting, None)
+        yield from (change.now for change in waiting.before(one.node.path) if change.now)
+        change = waiting.next
         if change is None or change.path != one.node.path:
             yield one
-            continue
-        if change.now is not None:
-            yield change.now
-        change = next(waiting, None)
-    if change is not None:
-        waiting = itertools.chain([change], waiting)
-    yield from (change.now for change in waiting if change.now is not None)
+    yield from (change.now for change in waiting.before(None) if change.now)
 
 
 class Slot(NamedTuple):
@@ -123,53 +131,28 @@ class ContinuedSnapshot:
             places = slots(every, self.part_characters)
             if places is None:
                 return None
-            own = {at: places[at] for at in sizes}
-            parts = self._changed(_rows(content, new, gone, written), own) if own else []
-            parts += self._copied(content, {at: places[at].first for at in places.keys() - own})
+            parts = self._merged(_rows(content, new, gone, written), places)
         self._check(parts, nodes)
         return [part for _, part in sorted(parts, key=lambda one: one[0])]
 
-    def _changed(self, rows: DataFrame, places: Mapping[int, Slot]) -> list[tuple[int, Part]]:
-        """Merge the changes into their parts; a part that has grown is cut."""
+    def _merged(self, rows: DataFrame, places: Mapping[int, Slot]) -> list[tuple[int, Part]]:
+        """Merge the changes into the base's parts, each to its place; one that has grown is cut."""
 
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with closing(open_blobs(self.blobs_url)) as blobs:
                 for number, some in itertools.groupby(_changes(batches), lambda one: one[0]):
-                    before = _measured(self.base.parts[number], blobs)
-                    after = merged(before, (change for _, change in some))
+                    if number not in places:  # it is empty
+                        continue
                     first, count, characters = places[number]
+                    changes = Changes(change for _, change in some if change.path)
+                    frame_bytes = bytes_of_frame(characters)
+                    after = after_changes(self.base.parts[number], changes, blobs, frame_bytes)
                     for at, run in enumerate(runs(after, characters)):
                         yield stored(run, self.id, first + fitting(at, count), blobs)
 
-        together = rows.repartition(min(len(places), _tasks(rows.sparkSession)), "partition")
+        tasks = min(len(places), rows.sparkSession.sparkContext.defaultParallelism * 16)
+        together = _with_every(rows, len(self.base.parts)).repartition(tasks, "partition")
         return parts_of(together.sortWithinPartitions("partition", "path"), write)
-
-    def _copied(
-        self, content: ContentHistory, numbers: Mapping[int, int]
-    ) -> list[tuple[int, Part]]:
-        """Copy parts of the base, each to its new number."""
-        unchanged = sorted(numbers.items())
-        if not unchanged:
-            return []
-
-        def copy(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with closing(open_blobs(self.blobs_url)) as blobs:
-                for batch in batches:
-                    for at in batch.column(0).to_pylist():
-                        number, own = unchanged[at]
-                        yield self._copy(number, own, blobs)
-
-        spark = content.winners.sparkSession
-        tasks = min(len(unchanged), _tasks(spark))
-        return parts_of(spark.range(0, len(unchanged), 1, tasks), copy)
-
-    def _copy(self, number: int, own: int, blobs: BlobStore) -> pa.RecordBatch:
-        part = self.base.parts[number]
-        copied = replace(part, key=part_key(self.id, own))
-        blobs.put(copied.key, blobs.get(part.key), sha256=part.sha256)
-        if blobs.head(node_list_key(part)) is None:
-            list_of(part, blobs).store(part, blobs)
-        return row_of(own, copied)
 
     def _check(self, parts: Iterable[tuple[int, Part]], wanted: int) -> None:
         held = sum(part.nodes for _, part in parts)
@@ -179,11 +162,6 @@ class ContinuedSnapshot:
                 f"a list of nodes does not fit its part; remove snapshot {self.base.id} and the "
                 "blobs snapshots/*/nodes-*, and run it again"
             )
-
-
-def _tasks(spark: SparkSession) -> int:
-    """Return how many tasks parts are shared among at most."""
-    return spark.sparkContext.defaultParallelism * 16
 
 
 class _Cut(NamedTuple):
@@ -232,6 +210,13 @@ def _rows(content: ContentHistory, new: DataFrame, gone: DataFrame, characters: 
     return written.unionByName(gone.select(*_ROW[:2], *nothing))
 
 
+def _with_every(rows: DataFrame, parts: int) -> DataFrame:
+    """Add a row without a path for each part, so that also one without changes is met."""
+    numbers = rows.sparkSession.range(0, parts, 1, 1).select(f.col("id").cast("int"))
+    nothing = [f.lit("").alias(name) for name in _ROW[1:]]
+    return rows.union(numbers.select("id", *nothing))
+
+
 def _changes(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Change]]:
     for batch in batches:
         columns = (column.to_pylist() for column in batch.columns)
@@ -240,12 +225,40 @@ def _changes(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Change]]:
             yield number, Change(node[0], now)
 
 
-def _measured(part: Part, blobs: BlobStore) -> Iterator[ListedNode]:
-    """Yield the nodes of a part with their numbers, which are listed or made anew."""
-    nodes, rows = read_part(part, blobs), listed(part, blobs)
-    if rows is None:
-        yield from map(measured, nodes)
+def after_changes(
+    part: Part, changes: Changes, blobs: BlobStore, frame_bytes: int
+) -> Iterator[ListedFrame]:
+    """Yield what a part holds after changes. Without its list all of it is packed anew."""
+    rows = listed(part, blobs)
+    if not rows:
+        nodes = map(measured, read_part(part, blobs))
+        yield from blocks_of(merged(nodes, changes.before(None)), frame_bytes)
         return
-    columns = (column.to_pylist() for column in rows.columns)
-    for node, path, size, number in zip(nodes, *columns, strict=True):
+    for block, until in stored_blocks(part, rows, blobs):
+        if changes.next is None or (until is not None and changes.next.path >= until):
+            yield block
+        else:
+            yield from blocks_of(merged(_nodes(block), changes.before(until)), frame_bytes)
+
+
+def stored_blocks(
+    part: Part, rows: pa.Table, blobs: BlobStore
+) -> Iterator[tuple[ListedFrame, str | None]]:
+    """Yield a part's frames as they are stored, and the first path of the one behind each."""
+    found = pc.run_end_encode(rows["end"].combine_chunks())
+    ends, stops = found.values.to_pylist(), found.run_ends.to_pylist()
+    paths = rows["path"]
+    stored = Verified(blobs.get(part.key), sha256=part.sha256, length=part.length)
+    lengths = [end - start for start, end in itertools.pairwise([0, *ends])]
+    starts = itertools.pairwise([0, *stops])
+    for data, (start, stop) in zip(pieces_of(stored, lengths), starts, strict=True):
+        frame = stored_frame(data, stop - start)
+        until = paths[stop].as_py() if stop < len(paths) else None
+        yield ListedFrame(frame, rows.slice(start, stop - start).drop_columns("end")), until
+
+
+def _nodes(block: ListedFrame) -> Iterator[ListedNode]:
+    """Yield the nodes of a block with their numbers, which are listed or made anew."""
+    columns = (column.to_pylist() for column in block.rows.columns)
+    for node, path, size, number in zip(nodes_of(block.frame), *columns, strict=True):
         yield ListedNode(node, size, number) if node.path == path else measured(node)

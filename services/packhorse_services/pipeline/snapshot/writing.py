@@ -12,11 +12,18 @@ from pyspark.sql import DataFrame
 from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.content.rows import node_of
+from packhorse.packages.format import CHUNK_BYTES
 from packhorse.snapshots.parts import write_part
 from packhorse.snapshots.snapshot import MAX_PARTS, Part, part_key
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.content import PARTITION_CHARACTERS, ContentHistory
-from packhorse_services.pipeline.history.node_lists import ListedNode, NodeList, measured
+from packhorse_services.pipeline.history.node_lists import (
+    ListedFrame,
+    ListedNode,
+    NodeList,
+    blocks_of,
+    measured,
+)
 
 PART_CHARACTERS = PARTITION_CHARACTERS
 """What a part holds about; a subscriber reads one after the other, in constant memory."""
@@ -54,7 +61,8 @@ def write_parts(
         context = TaskContext.get()
         first = (context.partitionId() if context else 0) * each
         with closing(open_blobs(blobs_url)) as blobs:
-            for at, run in enumerate(runs(_nodes(batches), part_characters)):
+            blocks = blocks_of(_nodes(batches), bytes_of_frame(part_characters))
+            for at, run in enumerate(runs(blocks, part_characters)):
                 yield stored(run, snapshot_id, first + fitting(at, each), blobs)
 
     nodes = ordered.select("path", "type", "properties", "binaries")
@@ -76,34 +84,34 @@ def fitting(at: int, each: int) -> int:
     return at
 
 
+def bytes_of_frame(part_characters: int) -> int:
+    """Return how many bytes a frame of a part has that holds so much: parts are whole frames."""
+    return min(CHUNK_BYTES, part_characters // 4)
+
+
 def stored(
-    nodes: Iterable[ListedNode], snapshot_id: str, number: int, blobs: BlobStore
+    blocks: Iterable[ListedFrame], snapshot_id: str, number: int, blobs: BlobStore
 ) -> pa.RecordBatch:
     """Store a part and the list of its nodes, and return it as a row."""
     noted = NodeList()
-    part = write_part(noted.noted(nodes), part_key(snapshot_id, number), blobs)
+    part = write_part(noted.noted(blocks), part_key(snapshot_id, number), blobs)
     noted.store(part, blobs)
-    return row_of(number, part)
-
-
-def row_of(number: int, part: Part) -> pa.RecordBatch:
-    """Return what a task says of a part."""
     row = dict(zip(_PARTS.names, (number, *astuple(part)), strict=True))
     return pa.RecordBatch.from_pylist([row], _PARTS)
 
 
-def runs(nodes: Iterable[ListedNode], characters: int) -> Iterator[Iterator[ListedNode]]:
-    """Cut nodes into runs of about that size, each to be taken before the next."""
-    rest = iter(nodes)
+def runs(blocks: Iterable[ListedFrame], characters: int) -> Iterator[Iterator[ListedFrame]]:
+    """Cut blocks into runs of about that size, each to be taken before the next."""
+    rest = iter(blocks)
     for first in rest:
         yield _up_to(itertools.chain([first], rest), characters)
 
 
-def _up_to(nodes: Iterator[ListedNode], characters: int) -> Iterator[ListedNode]:
+def _up_to(blocks: Iterator[ListedFrame], characters: int) -> Iterator[ListedFrame]:
     size = 0
-    for node in nodes:
-        yield node
-        size += node.size
+    for block in blocks:
+        yield block
+        size += block.size
         if size >= characters:
             return
 
