@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from playwright.sync_api import Browser
 
-from tests.harness.browser import Tab, chromium, tab
+from tests.harness.browser import Tab, chromium, sign_in, tab
 from tests.harness.console import (
     REASON,
     ConsoleSite,
@@ -253,9 +253,7 @@ def visited(
     """Open a tab that has signed in."""
     size = {"width": width, "height": 800}
     with tab(browser, color_scheme=scheme, viewport=size) as opened:
-        opened.page.goto(f"{site.url}/pages/sign-in")
-        opened.page.fill("#token", "admin")
-        opened.page.click("main button")
+        sign_in(opened, site.url, "admin")
         yield opened
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, expect
 
-from tests.harness.browser import Tab, tab
+from tests.harness.browser import Tab, sign_in, tab
 from tests.harness.console import console_site
 from tests.harness.jobs.site import OPERATOR, JobsSite, jobs_site
 
@@ -28,9 +28,8 @@ def signed_in(
     browser: Browser, site: JobsSite, path: str = "jobs", token: str = "operator", **context: Any
 ) -> Iterator[Tab]:
     with tab(browser, **context) as opened:
+        sign_in(opened, site.url, token)
         opened.page.goto(f"{site.url}/pages/{path}")
-        opened.page.fill("#token", token)
-        opened.page.click("main button")
         expect(opened.page.locator("#content")).to_be_visible()
         yield opened
         assert opened.complaints == []

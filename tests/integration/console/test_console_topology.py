@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 
 from packhorse_services.console.frame.rendering import PAGES
 from packhorse_services.topology.connectors.states import ConnectorPhase, ConnectorState
-from tests.harness.browser import Tab, tab
+from tests.harness.browser import Tab, sign_in, tab
 from tests.harness.console import ConsoleSite, console_site
 from tests.harness.topology.scripted import NUMBERS, Scripted, cluster, scripted
 from tests.harness.topology.served import served
@@ -51,9 +51,8 @@ def site(made: Scripted) -> Iterator[ConsoleSite]:
 @contextmanager
 def signed_in(browser: Browser, site: ConsoleSite, **context: Any) -> Iterator[Tab]:
     with tab(browser, **context) as opened:
+        sign_in(opened, site.url, "viewer")
         opened.page.goto(f"{site.url}/pages/topology")
-        opened.page.fill("#token", "viewer")
-        opened.page.click("main button")
         expect(opened.page.locator("h1")).to_have_text("Topology")
         opened.page.wait_for_load_state()  # the style may come after the text
         yield opened

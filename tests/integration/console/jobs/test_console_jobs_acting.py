@@ -8,7 +8,7 @@ from packhorse.jobs.job import JobState
 from packhorse.jobs.scheduling.definition import JobAction, ScheduleDefinition
 from packhorse.jobs.scheduling.store import create_schedule, get_schedule
 from packhorse.jobs.scheduling.timing import Cron
-from tests.harness.browser import tab
+from tests.harness.browser import sign_in, tab
 from tests.harness.jobs.pages import signed_in
 from tests.harness.jobs.site import JobsSite
 from tests.harness.waiting import eventually
@@ -257,9 +257,8 @@ def test_another_site_can_not_act_through_the_browser(browser: Browser, site: Jo
     site.finished(1001, "GIVEN_UP")
     other = site.url.replace("127.0.0.1", "localhost")
     with tab(browser) as opened:
+        sign_in(opened, site.url, "operator")
         opened.page.goto(f"{site.url}/pages/jobs")
-        opened.page.fill("#token", "operator")
-        opened.page.click("main button")
         expect(opened.page.locator("[data-job]")).to_have_count(1)
         opened.page.goto(f"{other}/livez")
         opened.page.evaluate(
