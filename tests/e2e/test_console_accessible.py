@@ -4,18 +4,19 @@ The themes differ in colours only, so that axe looks in the second one at these.
 """
 
 import json
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser
 
+from tests.harness.browser import Tab
 from tests.harness.client_tools import node_modules
-from tests.harness.console import ConsoleSite
 from tests.harness.screenshots import PAGES, pictured_site, shown, visited
 
 _PINNED = Path(__file__).parents[1] / "harness" / "axe"
+_WIDE, _NARROW = 1280, 390
 _RULES: dict[Literal["light", "dark"], dict[str, list[str]]] = {
     "light": {},
     "dark": {"runOnly": ["color-contrast", "link-in-text-block"]},
@@ -32,33 +33,45 @@ Only rules on sound and films need what is loaded ahead, and the pages have none
 """
 
 
+@dataclass
+class Looked:
+    """What was seen of all pages, each opened once."""
+
+    wrong: dict[str, list[str]] = field(default_factory=dict)
+    """The first places of each rule that does not hold, by page and theme."""
+    too_wide: dict[str, int] = field(default_factory=dict)
+    complaints: list[str] = field(default_factory=list)
+
+
 @pytest.fixture(scope="module")
-def site() -> Iterator[ConsoleSite]:
-    with pictured_site() as served:
-        yield served
-
-
-def test_no_page_keeps_anybody_out(browser: Browser, site: ConsoleSite) -> None:
+def looked(browser: Browser) -> Looked:
     axe = (node_modules("axe", _PINNED) / "axe-core" / "axe.min.js").read_text()
-    wrong = {}
-    with visited(browser, site, "light", 1280) as opened:
+    seen = Looked()
+    with pictured_site() as site, visited(browser, site, "light", _WIDE) as opened:
+        seen.complaints = opened.complaints
         for name in PAGES:
             shown(opened, site, name)
+            _measure(opened, name, seen)
             opened.page.evaluate(axe)
             for scheme, rules in _RULES.items():
                 opened.page.emulate_media(color_scheme=scheme)
                 held, broken = opened.page.evaluate(_LOOK, rules)
                 assert held, f"axe has not looked at {name}"
-                wrong |= {f"{name}, {scheme}: {rule}": places for rule, places in broken}
-        assert opened.complaints == []
-    assert wrong == {}, json.dumps(wrong, indent=1)
+                seen.wrong |= {f"{name}, {scheme}: {rule}": places for rule, places in broken}
+    return seen
 
 
-def test_no_page_is_wider_than_a_narrow_window(browser: Browser, site: ConsoleSite) -> None:
-    wide = {}
-    with visited(browser, site, "light", 390) as opened:
-        for name in PAGES:
-            shown(opened, site, name)
-            width = opened.page.evaluate("document.documentElement.scrollWidth")
-            wide |= {name: width} if width > 390 else {}
-    assert wide == {}
+def _measure(opened: Tab, name: str, seen: Looked) -> None:
+    opened.page.set_viewport_size({"width": _NARROW, "height": 800})
+    width = opened.page.evaluate("document.documentElement.scrollWidth")
+    seen.too_wide |= {name: width} if width > _NARROW else {}
+    opened.page.set_viewport_size({"width": _WIDE, "height": 800})
+
+
+def test_no_page_keeps_anybody_out(looked: Looked) -> None:
+    assert looked.complaints == []
+    assert looked.wrong == {}, json.dumps(looked.wrong, indent=1)
+
+
+def test_no_page_is_wider_than_a_narrow_window(looked: Looked) -> None:
+    assert looked.too_wide == {}
