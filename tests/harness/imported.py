@@ -45,6 +45,7 @@ _LATER = (
     "packhorse.messaging.sql",
     "rich._emoji_codes",
     "typer._adapters",
+    "typer.rich_utils",
     "uvicorn.lifespan.on",
     "uvicorn.loops.uvloop",
 )

@@ -12,7 +12,7 @@ from tests.harness.topology.faults import seeds, simulate
 from tests.harness.topology.sites import Build
 from tests.harness.topology.world import SimulationFailed
 
-SHARE = int(os.environ.get("TEST_SIMULATOR_SEEDS", "12"))
+SHARE = int(os.environ.get("TEST_SIMULATOR_SEEDS", "8"))
 """Clusters of each run below."""
 MOST_SEEDS = 300
 """So many clusters at most find each broken build."""
