@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import yaml
 from fastapi import FastAPI
 
 from packhorse.blobs.open import open_blobs
@@ -31,6 +30,7 @@ from packhorse_services.subscriber.assembly import assemble
 from packhorse_services.subscriber.settings import Settings as SubscriberSettings
 from packhorse_services.topology.assembly import assemble as assemble_topology
 from packhorse_services.topology.settings import Settings as TopologySettings
+from tests.harness import yaml_text
 
 FOLDER = Path(__file__).parents[2] / "openapi"
 NOWHERE = "postgresql://localhost/never-connected"
@@ -131,7 +131,7 @@ def document(service: str) -> dict[str, Any]:
 
 def text(service: str) -> str:
     """Return the file's text."""
-    return yaml.safe_dump(document(service), sort_keys=False, allow_unicode=True, width=100)
+    return yaml_text.written(document(service))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""YAML read by libyaml where PyYAML has it: ten times as fast as in Python."""
+"""YAML read and written by libyaml where PyYAML has it: ten times as fast as in Python."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import yaml
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def parsed(text: str) -> Any:
@@ -16,3 +17,8 @@ def parsed(text: str) -> Any:
 def all_parsed(text: str) -> Iterator[Any]:
     """Yield the documents of a text."""
     yield from yaml.load_all(text, _LOADER)
+
+
+def written(document: Any) -> str:
+    """Return a document's text, in the order that it has, in lines of 100 characters."""
+    return str(yaml.dump(document, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=100))

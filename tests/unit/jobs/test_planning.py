@@ -22,6 +22,7 @@ from packhorse.jobs.scheduling.planning import (
     replan,
 )
 from packhorse.jobs.scheduling.timing import At, Cron, Every, When
+from tests.harness.depth import examples
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -103,7 +104,7 @@ def test_years_of_missed_moments_are_not_gone_through(when: When) -> None:
     assert planned.missed >= MOST_COUNTED - 100
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     expression=st.sampled_from(["*/7 * * * *", "30 2 * * *", "0 */5 * * mon", "15 1,2,3 * * *"]),
     zone=st.sampled_from(["UTC", "Europe/Berlin", "America/New_York"]),

@@ -23,6 +23,7 @@ from packhorse.jobs.scheduling.timing import (
     weekly,
     yearly,
 )
+from tests.harness.depth import examples
 
 BERLIN, NEW_YORK, LORD_HOWE = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"
 HOUR = timedelta(hours=1)
@@ -71,7 +72,7 @@ def test_what_repeats_within_the_hour_goes_by_the_time_that_passes(zone: str, mo
     assert moments == [start + index * HOUR / 4 for index in range(1, 31 * 96 + 1)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     zone=st.sampled_from([BERLIN, NEW_YORK, LORD_HOWE, "Antarctica/Troll", "Africa/Casablanca"]),
     hour=st.integers(0, 23),

@@ -16,6 +16,7 @@ from packhorse.messaging.deduplication import (
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from tests.harness import deduplication_model
 from tests.harness.deduplication_model import DeduplicationMachine
+from tests.harness.depth import examples
 
 NOTICED = (AssertionError, PackhorseError, ExceptionGroup)
 """How the machine reports a build that is wrong: a wrong answer, or one that it did not expect."""
@@ -26,11 +27,11 @@ class MemoryMachine(DeduplicationMachine):
         return MemoryJournal(MemoryLog())
 
 
-def run(machine: type[DeduplicationMachine], examples: int, *phases: Phase) -> None:
+def run(machine: type[DeduplicationMachine], count: int, *phases: Phase) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=examples,
+            max_examples=count,
             stateful_step_count=25,
             deadline=None,
             phases=phases or tuple(Phase),
@@ -40,7 +41,7 @@ def run(machine: type[DeduplicationMachine], examples: int, *phases: Phase) -> N
 
 
 def test_each_message_is_in_the_log_once_and_the_highest_sequences_are_exact() -> None:
-    run(MemoryMachine, 300)
+    run(MemoryMachine, examples(300))
 
 
 class LessIsADuplicate(Deduplication):

@@ -51,6 +51,7 @@ from packhorse.wire.package_codec import (
 )
 from packhorse.wire.record import Encoded, Undecodable, message_type, type_headers
 from packhorse.wire.v1 import discovery_pb2, package_pb2, status_pb2
+from tests.harness.depth import examples
 from tests.unit.wire.messages import (
     announcements,
     command_statuses,
@@ -117,7 +118,7 @@ def test_a_packages_row_says_what_the_message_does(message: PackageMessage) -> N
     assert decode_package_row(encoded.headers, encoded.value) == row_of(message)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=200), st.data())
 def test_a_packages_row_is_refused_where_the_message_is(tail: bytes, data: Any) -> None:
     """Damaged at one place: both read the same of it, or both refuse."""
@@ -190,13 +191,13 @@ def _decode(kind: Any, headers: Mapping[str, bytes], value: bytes) -> None:
         DECODERS[kind](headers, value)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(KINDS, st.binary(max_size=400))
 def test_r30_any_bytes_decode_or_raise_undecodable(kind: Any, value: bytes) -> None:
     _decode(kind, type_headers(kind), value)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(KINDS, st.data())
 def test_r30_a_damaged_message_decodes_or_raises_undecodable(kind: Any, data: Any) -> None:
     whole = bytearray(SAMPLES[kind].value)
@@ -206,7 +207,6 @@ def test_r30_a_damaged_message_decodes_or_raises_undecodable(kind: Any, data: An
     _decode(kind, type_headers(kind), bytes(whole))
 
 
-@settings(max_examples=200)
 @given(st.binary(max_size=400))
 def test_r30_any_entry_header_or_node_decodes_or_raises_undecodable(value: bytes) -> None:
     for decode in (lambda: decode_entry({ENTRY_HEADER: value}), lambda: decode_node(value)):
