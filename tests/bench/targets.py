@@ -34,9 +34,7 @@ _BECAUSE = {
     "importing": "decoding and checks, [ADR 0067](adr/0067-stored-form-stays-jsonb.md)",
     "publish": "HTTP, and a thread woken for each exchange with Postgres,"
     " [profile](scaling.md#where-the-processor-time-goes)",
-    "idle.connections.value": "locks and readers have sessions of their own,"
-    " [ADR 0056](adr/0056-lean-processes.md)",
-    "idle.most_threads.value": "the publisher's loops, [ADR 0056](adr/0056-lean-processes.md)",
+    "idle.cpu.value": "heartbeats and leases of eleven programs, [ADR 0125](adr/0125-at-rest.md)",
     "queue_fill": "librdkafka fetches the bodies too: reading alone costs more than the limit",
 }
 """Why a figure, or those of a benchmark, miss their targets where they do."""

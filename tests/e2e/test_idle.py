@@ -6,9 +6,9 @@ from tests.harness import footprint
 from tests.harness.command_line import Up
 from tests.harness.waiting import eventually
 
-MOST_CONNECTIONS = 48
-MOST_THREADS = 24
-"""Of a publisher: 21, and three that began with its first append, large request and producer."""
+MOST_CONNECTIONS = 40
+MOST_THREADS = 23
+"""Of a publisher: 20, and three that began with its first append, large request and producer."""
 WAIT_S = 240.0
 
 

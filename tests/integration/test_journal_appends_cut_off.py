@@ -18,7 +18,7 @@ from packhorse.messaging.open import open_journal
 from packhorse.messaging.sql.appender import SqlAppender
 from packhorse.messaging.sql.group import APPENDER_TIMEOUTS, GroupWriter
 from packhorse.messaging.sql.segments import DEFAULT_LIMITS
-from packhorse.messaging.sql.session import SharedSession
+from packhorse.messaging.sql.session import Sessions, SharedSession
 from tests.harness.journals import DEADLINE_S, append_all, create, read_until
 from tests.harness.waiting import eventually
 from tests.harness.wire import CuttingRelay
@@ -122,9 +122,9 @@ def _slow_lookups(relay: CuttingRelay) -> Iterator[None]:
 def test_r3_nobody_knows_while_the_database_stays_away(
     relay: CuttingRelay, direct: Journal, topic: str
 ) -> None:
-    session = SharedSession(relay.url, "impatient", APPENDER_TIMEOUTS)
+    sessions = Sessions(relay.url, "impatient", APPENDER_TIMEOUTS)
     writer = GroupWriter(
-        session, DEFAULT_LIMITS, reconcile_s=5.0
+        sessions, DEFAULT_LIMITS, reconcile_s=5.0
     )  # time to queue another one behind it
     appender = SqlAppender(writer)
     appender.submit(topic, Outgoing(b"first")).result(DEADLINE_S)
@@ -141,6 +141,7 @@ def test_r3_nobody_knows_while_the_database_stays_away(
     relay.refuse_after_cut = relay.refusing = False
     assert appender.submit(topic, Outgoing(b"later")).result(DEADLINE_S) == Appended(0, 2)
     appender.close(DEADLINE_S)
+    sessions.close()
 
 
 def test_r3_a_connection_that_broke_before_the_commit_is_replaced(

@@ -14,6 +14,7 @@ from packhorse.db.roles import act_as
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.declaring import Declared
 from packhorse.jobs.host import JobsHost, open_jobs
+from packhorse.jobs.work.heartbeat import WorkerSettings
 from packhorse.messaging.api import Journal
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.http import ServiceDescription, create_app
@@ -39,6 +40,8 @@ from packhorse_services.cleanup.settings import Settings
 from packhorse_services.cleanup.sweep import Sweep
 
 _LOOK_S = 15.0
+_WORK = WorkerSettings(poll_s=5.0)
+"""Runs are rare, and a hint comes with each."""
 _CONNECTIONS = 4
 """For routes, readiness and what is shown."""
 LEADER_TASK = "cleanup"
@@ -118,7 +121,9 @@ def _runs(
     consumers = Consumers()
     consumers.add(RUN, Runner(url, sweep, cluster))
     declared = Declared([QUEUE], [schedule_of(settings.when)])
-    return open_jobs(url, cluster, consumers=consumers, declared=declared, pool=pool)
+    return open_jobs(
+        url, cluster, consumers=consumers, declared=declared, settings=_WORK, pool=pool
+    )
 
 
 def _show_success(pool: Lender) -> None:

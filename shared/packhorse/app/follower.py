@@ -21,7 +21,7 @@ from packhorse.messaging.api import (
     TopicMissing,
 )
 from packhorse.messaging.open import open_journal
-from packhorse.messaging.reading import follow, keep_yielding
+from packhorse.messaging.reading import Polled, follow, keep_yielding
 
 Start = Literal["oldest", "next"]
 
@@ -82,6 +82,7 @@ class Follower:
         self._position = None if after is None else LogPosition.parse(after)
         self._start: Start = start
         self._clock, self._stopping = clock or SystemClock(), threading.Event()
+        self._polled = Polled()
 
     @property
     def position(self) -> str | None:
@@ -100,6 +101,7 @@ class Follower:
     def stop(self) -> None:
         """Let the iteration end within a second; for another thread, or a signal's handler."""
         self._stopping.set()
+        self._polled.wake()
 
     def __enter__(self) -> Self:
         return self
@@ -139,7 +141,8 @@ class Follower:
         """Follow the log until it can't be read; every try begins with a look at what log it is."""
         self._look(journal)
         try:
-            with journal.reader(self.topic, self._now.starts()) as reader:
+            opened = journal.reader(self.topic, self._now.starts())
+            with self._polled.polling(opened) as reader:
                 is_over = partial(self._check, journal)
                 for step in follow(reader, self._stopping, self._clock, is_over=is_over):
                     yield from step.records

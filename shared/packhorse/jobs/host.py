@@ -9,6 +9,7 @@ Start the cluster before it. A database that goes away later ends nothing: all i
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Self
 from uuid import uuid4
 
@@ -30,7 +31,6 @@ from packhorse.jobs.work.heartbeat import DEFAULTS, WorkerSettings
 from packhorse.jobs.work.worker import JobWorker, WorkerConnections
 from packhorse.runtime.lifecycle import Component, Watched
 from packhorse.runtime.listen import Listener
-from packhorse.runtime.periodic import Periodic
 from packhorse.topology import properties
 from packhorse.topology.own_cluster import OwnCluster
 
@@ -39,8 +39,9 @@ LEADER_TASKS = (LEADER_TASK,)
 schedules that only one instance fires."""
 
 _OWN_CONNECTIONS = 6
-"""For lease, scheduler and declarations: never lent to consumers, who may take all of theirs."""
-_DEPARTURES_S = 60.0
+"""For lease, claims, scheduler and declarations: never lent to consumers, who may take all of
+theirs."""
+_CLAIMS_S = 0.2
 _NOTHING = Declared()
 
 
@@ -154,7 +155,6 @@ def _host(
             events,
             EventDistribution(resources.url, resources.instance, events, hints),
             declarations,
-            *_departures(resources),
             scheduler,
             worker,
         ),
@@ -168,14 +168,24 @@ def _worker(
     cluster_view: KnownInstances = Alone()
     if resources.cluster is not None:
         cluster_view = InCluster(resources.cluster.discovery, resources.consumers)
-    return JobWorker(
-        WorkerConnections(resources.url, resources.pool.connection, resources.own.connection),
+    worker = JobWorker(
+        WorkerConnections(
+            resources.pool.connection,
+            resources.own.connection,
+            partial(resources.own.connection, _CLAIMS_S),
+        ),
         WorkerRun.begin(resources.instance),
         resources.consumers,
         cluster_view,
         settings,
         may_claim=declarations.done.is_set,
     )
+    if resources.cluster is not None:  # alone there is no view that says who has left
+        discovery = resources.cluster.discovery
+        worker.heartbeat.drop_departed = Departures(
+            resources.own.connection, discovery.current_view
+        ).drop
+    return worker
 
 
 def _scheduler(resources: _Resources) -> Scheduler:
@@ -188,14 +198,6 @@ def _scheduler(resources: _Resources) -> Scheduler:
         leader=cluster.leader_task(LEADER_TASK, connect),
         members=lambda: live_handled_topics(cluster.discovery),
     )
-
-
-def _departures(resources: _Resources) -> tuple[Component, ...]:
-    """Return what drops jobs of instances that left; alone there is no view that says who did."""
-    if resources.cluster is None:
-        return ()
-    departures = Departures(resources.own.connection, resources.cluster.discovery.current_view)
-    return (Periodic("jobs-departures", _DEPARTURES_S, departures.drop),)
 
 
 def _connect(

@@ -21,7 +21,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 _POLL_S = 0.25
-_FOLLOW_S = 1.0
+_FOLLOW_S = 5.0
 _PATIENCE_S = 20.0
 _CHECK_S = 15.0
 _RETRY_S = 1.0
@@ -135,7 +135,7 @@ def follow(
 ) -> Iterator[Progress]:
     """Yield what each poll finds, which may be nothing, until `stopping` is set.
 
-    That is seen within a second, or at once by `Polled.wake`. Ends also when `is_over` says so. It
+    That is seen within seconds, or at once by `Polled.wake`. Ends also when `is_over` says so. It
     is asked every 15 seconds whether the log is another one, or shorter, than the one that is read:
     who reads at the end of a log hears of neither.
     """

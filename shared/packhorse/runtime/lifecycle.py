@@ -108,6 +108,7 @@ class Lifecycle:
     def __init__(self, components: Sequence[Component]) -> None:
         self._components = components
         self._started: list[Component] = []
+        self._watched: list[Watched] = []
 
     def __enter__(self) -> Self:
         """Start the components in order."""
@@ -115,6 +116,8 @@ class Lifecycle:
             for component in self._components:
                 component.start()
                 self._started.append(component)
+                if isinstance(component, Watched):
+                    self._watched.append(component)
         except BaseException:
             self._stop()
             raise
@@ -131,12 +134,13 @@ class Lifecycle:
 
     def check(self) -> None:
         """Raise the failure of the first component that has died."""
-        for component in self._started:
-            failure = component.failure() if isinstance(component, Watched) else None
+        for component in self._watched:
+            failure = component.failure()
             if failure is not None:
                 raise RuntimeError(f"{type(component).__name__} has died") from failure
 
     def _stop(self) -> None:
+        self._watched.clear()
         while self._started:
             component = self._started.pop()
             try:

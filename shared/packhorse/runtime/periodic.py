@@ -15,7 +15,7 @@ class Periodic(WorkerComponent):
     """A component that calls `action` every `interval_s` seconds after the last call ended.
 
     The first call comes after one interval, or at the start with `at_once`. An action that fails
-    is logged and counted, and the loop goes on.
+    is logged and counted, and the loop goes on, until `done` says that there is nothing more to do.
     """
 
     def __init__(
@@ -26,20 +26,22 @@ class Periodic(WorkerComponent):
         *,
         clock: Clock | None = None,
         at_once: bool = False,
+        done: Callable[[], bool] = lambda: False,
     ) -> None:
         self._name, self._interval_s, self._action = name, interval_s, action
         self._clock = clock or SystemClock()
         self._wake = threading.Event()
         if at_once:
             self._wake.set()
-        self._worker = Worker(name, self._run, wake=self._wake.set)
+        self._done = done
+        self._worker = Worker(name, self._run, wake=self._wake.set, may_end=True)
 
     def kick(self) -> None:
         """Call `action` as soon as possible; kicks during a call become one more call."""
         self._wake.set()
 
     def _run(self, stopping: threading.Event) -> None:
-        while True:
+        while not self._done():
             self._clock.wait(self._wake, self._interval_s)
             self._wake.clear()
             if stopping.is_set():

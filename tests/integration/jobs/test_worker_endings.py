@@ -151,6 +151,15 @@ def cut(connection: psycopg.Connection[Any], name: str | None) -> None:
     )
 
 
+def waiting(connection: psycopg.Connection[Any]) -> bool:
+    return bool(
+        connection.execute(
+            "SELECT FROM pg_locks WHERE NOT granted AND relation = 'jobs.queue'::regclass "
+            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+        ).rowcount
+    )
+
+
 def test_what_was_claimed_without_an_answer_is_given_back(database_url: str) -> None:
     """The commit of a claim may go unanswered: then nobody works on the job."""
     seen: list[Job] = []
@@ -164,6 +173,9 @@ def test_what_was_claimed_without_an_answer_is_given_back(database_url: str) -> 
         host.jobs.suspend_queue("quick")
         number = host.jobs.add_job("test/a").job.number
         with psycopg.connect(database_url) as connection:
+            connection.execute("LOCK TABLE jobs.queue")
+            host.worker.hint()
+            eventually(lambda: waiting(connection), what="the worker is in a transaction")
             connection.execute(
                 "UPDATE jobs.job SET state = 'ACTIVE', epoch = epoch + 1, attempts = 1, "
                 "started_at = clock_timestamp(), instance = w.instance, runtime_id = w.runtime_id "

@@ -48,6 +48,8 @@ class OutcomeParts:
 
     watermark: StatusWatermark
     components: Sequence[Component]
+    hint: Callable[[], None]
+    """Is told that there are statuses in the journal."""
     maintenance_tasks: Sequence[MaintenanceTask]
     """What one replica of the agent does every so often."""
 
@@ -79,9 +81,8 @@ def outcome_parts(
         pool, journal, topics.package, agent, keep_failed_s=keep_failed_s
     )
     snapshot = partial(snapshot_events, journal, topics.event, agent, DatabaseSnapshots(pool))
-    return OutcomeParts(
-        watermark, (loop, watermark), _maintenance_tasks(agent, housekeeping, snapshot)
-    )
+    tasks = _maintenance_tasks(agent, housekeeping, snapshot)
+    return OutcomeParts(watermark, (loop, watermark), loop.hint, tasks)
 
 
 def _event_publisher(

@@ -242,6 +242,7 @@ class _Assembly:
     def _hub(self) -> EventHub:
         logs = event_logs(self.journal, self.topics, self.settings.agent)
         hub = EventHub(logs, self.queues, self.clock, max_streams=self.settings.event_streams)
+        hub.on_statuses = self.outcomes.hint
         self.queues.feed.tap = hub.take_packages
         return hub
 

@@ -79,6 +79,8 @@ class EventHub(Streams):
     ) -> None:
         super().__init__(PUBLISHER_EVENT_STREAMS, max_streams)
         self.logs, self.states = logs, States(queues, clock)
+        self.on_statuses: Callable[[], None] = lambda: None
+        """Called when there are new ones."""
         self._readers = Threads("live-journal", _READERS)
         self._tails = [
             Tail(self.logs[source], partial(self._take, source), clock)
@@ -126,3 +128,5 @@ class EventHub(Streams):
         self.logs[source].recent.extend(mark, start, records, end, keep=self.count > 0)
         if records:
             self.changes.announce()
+            if source is EventSource.STATUS:
+                self.on_statuses()

@@ -29,6 +29,8 @@ from packhorse_services.publisher.queues.subscribers import AnnouncedSubscriber
 logger = logging.getLogger(__name__)
 
 _IDLE_S = 0.5
+_QUIET_S = 2.0
+"""How long there is no round while no status has been seen: a hint may be lost."""
 _GAP_S = 0.03
 _RIVALS_POLL_S = 1.0
 _LEFT_S = 3.0 * _RIVALS_POLL_S
@@ -55,29 +57,40 @@ class OutcomeLoop(WorkerComponent):
         self._event_publisher = event_publisher
         self._progress, self._clock = progress, queues.clock
         self._known_subscribers = KnownSubscriberWriter(queues.agent)
-        self._wake = threading.Event()
+        self._wake, self._news = threading.Event(), threading.Event()
         self._notify_at, self._events_failed = 0.0, 0
         self._elsewhere, self._left_to = elsewhere, ""
-        self._worker = Worker("outcomes", self._run, wake=self._wake.set)
+        self._worker = Worker("outcomes", self._run, wake=self.kick)
 
     def kick(self) -> None:
         """Do a round soon."""
         self._wake.set()
+        self._news.set()
+
+    def hint(self) -> None:
+        """Say that there are statuses in the journal; many of them become one round."""
+        self._news.set()
 
     def _run(self, stopping: threading.Event) -> None:
         try:
             while not stopping.is_set():
                 self._wake.clear()
+                self._news.clear()
                 began = self._clock.monotonic()
                 pause = self.try_round()
                 if pause:
                     self._clock.wait(stopping, pause)
                 else:
-                    self._clock.wait(self._wake, _IDLE_S)
+                    self._rest(began)
                     # Many kicks become one round; one that comes alone waits for nothing.
                     self._clock.wait(stopping, max(0.0, began + _GAP_S - self._clock.monotonic()))
         finally:
             self._leave()
+
+    def _rest(self, began: float) -> None:
+        """Wait until there may be something to do; statuses of half a second become one round."""
+        self._clock.wait(self._news, _QUIET_S)
+        self._clock.wait(self._wake, max(0.0, began + _IDLE_S - self._clock.monotonic()))
 
     def try_round(self) -> float:
         """Do a round if it is this replica's turn; return the seconds to pause, 0 if it was.

@@ -53,7 +53,9 @@ class CatchingUp:
         self._began = clock.monotonic()
         self._why_not: str | None = _CATCHING_UP
         self._shown = ""
-        self._periodic = Periodic("catching-up", _LOOK_S, self.look, clock=clock)
+        self._periodic = Periodic(
+            "catching-up", _LOOK_S, self.look, clock=clock, done=lambda: self._why_not is None
+        )
 
     def start(self) -> None:
         """Begin; the time until it is ready counts from here."""

@@ -31,8 +31,8 @@ from packhorse_services.subscriber.lease import Lease
 
 logger = logging.getLogger(__name__)
 
-_POLL_S = 1.0
-"""How often it looks whether the lease is another's."""
+_POLL_S = 5.0
+"""How often it looks whether the lease is another's, which is why a command is not applied then."""
 _PAUSE_S = 1.0
 _CATCH_UP_S = 10.0
 _LEASE_POLL_S = 1.0
@@ -96,6 +96,8 @@ class CommandFollower(WorkerComponent):
         """
         self._journal.identity(self._handler.package_topic)
         end = self._journal.bounds(self._topic, self._partition()).next
+        if self._epoch != epoch:
+            self._polled.wake()
         with self._changed:
             read = self._changed.wait_for(
                 lambda: self._epoch >= epoch and self._next is not None and self._next >= end,

@@ -58,23 +58,27 @@ class Departures:
         self._clock = clock or SystemClock()
         self._absences = Absences(patience_s)
 
-    def drop(self) -> int:
-        """Look once; return how many jobs were dropped. Without a current view nothing is."""
+    def drop(self, meanwhile: Callable[[], None] = lambda: None) -> int:
+        """Look once; return how many jobs were dropped. Without a current view nothing is.
+
+        `meanwhile` is called after each batch.
+        """
         view = self._current_view()
         if view is None:
             return 0
         with reading(self._connect) as connection:
             named = named_instances(connection)
         left = self._absences.departed(named, view.local_cluster.ids, self._clock.monotonic())
-        return sum(self._drop_all(instance) for instance in sorted(left))
+        return sum(self._drop_all(instance, meanwhile) for instance in sorted(left))
 
-    def _drop_all(self, instance: str) -> int:
+    def _drop_all(self, instance: str, meanwhile: Callable[[], None]) -> int:
         dropped = 0
         while True:
             with writing(self._connect) as connection:
                 numbers = _waiting_for(connection, instance)
                 ended = end_waiting(connection, numbers, JobState.DROPPED, _REASON)
             dropped += len(ended)
+            meanwhile()
             if len(numbers) < _BATCH or not ended:
                 break
         if dropped:

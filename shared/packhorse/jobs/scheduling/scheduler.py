@@ -78,6 +78,9 @@ class Scheduler(WorkerComponent):
         Raises `psycopg.Error` or `psycopg_pool.PoolTimeout`; what has fired stays.
         """
         with self._connect() as connection:
+            ahead = self._ahead(connection)
+            if ahead > 0:
+                return ahead
             with _work(connection):
                 now = self._now(connection)
                 replan_jumped(connection, now)
@@ -85,6 +88,20 @@ class Scheduler(WorkerComponent):
             self._fire_as_leader(connection)
             with _work(connection):
                 return self._pause(connection)
+
+    def _ahead(self, connection: Connection) -> float:
+        """Return how long there is nothing to do; 0 or less where there may be something now."""
+        with connection.pipeline(), _work(connection):
+            now = self._now(connection)
+            [(following, jumped)] = connection.execute(
+                "SELECT min(next_tick) FILTER (WHERE NOT suspended), "
+                "coalesce(bool_or(planned_at > %s), false) FROM jobs.schedule",
+                (now,),
+            ).fetchall()
+        if jumped:
+            return 0.0
+        ahead = POLL_S if following is None else (following - now).total_seconds()
+        return float(min(POLL_S, ahead))
 
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.is_set():

@@ -1,4 +1,4 @@
-"""Keeps a worker's lease, and rescues the jobs of workers whose lease is over."""
+"""Keeps a worker's lease, and deals with jobs of workers and instances that are gone."""
 
 import logging
 import os
@@ -42,6 +42,11 @@ DEFAULTS = WorkerSettings()
 
 _RESCUE_BATCH = 100
 _FORGET_EVERY_S = 600.0
+_DROP_EVERY_S = 60.0
+
+
+def _nobody(meanwhile: Callable[[], None]) -> int:  # noqa: ARG001
+    return 0
 
 
 class LeaseHeartbeat(WorkerComponent):
@@ -63,6 +68,9 @@ class LeaseHeartbeat(WorkerComponent):
         self._connect, self._run_of_worker, self._settings = connect, run, settings
         self._valid_until = float("-inf")
         self._next_renewal = self._next_rescue = self._next_forget = float("-inf")
+        self.drop_departed: Callable[[Callable[[], None]], int] = _nobody
+        """Drops jobs of instances that left; calls what it is given after each batch."""
+        self._next_drop = clock.monotonic() + _DROP_EVERY_S
         self._wake = threading.Event()
         self._outage = Outage(
             logger,
@@ -90,6 +98,7 @@ class LeaseHeartbeat(WorkerComponent):
         """Do what is due; return after how many seconds something will be."""
         self._renew()
         self._rescue()
+        self._drop()
         ahead = min(self._next_renewal, self._next_rescue)
         return max(0.0, ahead - self._clock.monotonic())
 
@@ -120,3 +129,9 @@ class LeaseHeartbeat(WorkerComponent):
                 rescue.forget_workers(connection)
             self._next_forget = now + _FORGET_EVERY_S
         self._next_rescue = now + self._settings.rescue_s
+
+    def _drop(self) -> None:
+        now = self._clock.monotonic()
+        if now >= self._next_drop:
+            self._next_drop = now + _DROP_EVERY_S
+            self.drop_departed(self._renew)

@@ -4,15 +4,11 @@ import logging
 import random
 import threading
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import psycopg
-from psycopg import Connection
 
 from packhorse.clock import SystemClock
-from packhorse.db.connect import connect
-from packhorse.db.engine import Timeouts
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.sessions import Connect
 from packhorse.jobs.store.claims import Claimed
@@ -32,8 +28,6 @@ logger = logging.getLogger(__name__)
 _AGAIN_S, _LONGEST_PAUSE_S = 0.2, 5.0
 _MOST_FAILURES = 5
 _MOST_ENDS = 200
-_TIMEOUTS = Timeouts(lock_ms=2_000)
-"""A transaction of a consumer that holds its own attempt must not hold up the others for long."""
 _PASSING = (psycopg.OperationalError, psycopg.InterfaceError)
 _LAYOUT_POLLS = 5
 """After so many polls without a hint queues and topics are read again."""
@@ -55,12 +49,12 @@ _METRICS = (
 class WorkerConnections:
     """How a worker reaches its database."""
 
-    url: str = field(repr=False)
-    """Of the session that claims."""
     lend: Connect
     """To consumers, and for what has ended."""
     lend_for_lease: Connect
     """For the lease, which must not wait for them."""
+    lend_for_claims: Connect
+    """For claims, which must not wait for long: the lease may be over by then."""
 
 
 class JobWorker:
@@ -82,7 +76,8 @@ class JobWorker:
     ) -> None:
         """Claim nothing while `may_claim` says no."""
         report(*_METRICS)
-        self._url, self._consumers, self._settings = connections.url, consumers, settings
+        self._lend = connections.lend_for_claims
+        self._consumers, self._settings = consumers, settings
         self._may_claim, self._clock = may_claim, SystemClock()
         self._bell = threading.Event()
         self._running_jobs = RunningJobs(Slots(settings.places, settings.usual_parallel))
@@ -93,7 +88,6 @@ class JobWorker:
             *(connections.lend_for_lease, run, settings, self._clock), on_lease=self._bell.set
         )
         self._threads = Threads("job")
-        self._session: Connection | None = None
         self._doubt, self._failures = False, 0
         self._next_look, self._grace = float("-inf"), 0.0
         self._leave_by: float | None = None
@@ -176,8 +170,7 @@ class JobWorker:
         requests = self._queue_cache.requests(slots) if claims and not reads else []
         if not (looks or reads or requests or self._running_jobs.has_to_write(now)):
             return
-        connection = self._connected()
-        with connection.pipeline(), connection.transaction():
+        with self._lend() as connection, connection.pipeline(), connection.transaction():
             self._store.begin(connection)
             if looks:
                 self._store.look(connection, written)
@@ -221,7 +214,6 @@ class JobWorker:
     def _failed(self, error: psycopg.Error) -> float:
         """Return how long to wait. What was sent may have been stored or not: look at first."""
         self._doubt, self._failures = True, self._failures + 1
-        self._drop_session()
         self._running_jobs.put_last()
         self._queue_cache.hint()
         if not isinstance(error, _PASSING) and self._failures > _MOST_FAILURES:
@@ -238,24 +230,12 @@ class JobWorker:
         self.heartbeat.stop(_LAST_WORD_S)
         self._results.close()
         try:
-            with self._connected().transaction():
-                self._store.leave(self._store.begin(self._connected()))
+            with self._lend() as connection, connection.transaction():
+                self._store.leave(self._store.begin(connection))
         except psycopg.Error as error:
             logger.warning("jobs stay this process's until its lease is over: %s", error)
         self._running_jobs.abandon()
-        self._drop_session()
         JOBS_LEASE.set(0)
-
-    def _connected(self) -> Connection:
-        if self._session is None:
-            self._session = connect(self._url, "packhorse-jobs", timeouts=_TIMEOUTS)
-        return self._session
-
-    def _drop_session(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            with suppress(psycopg.Error):
-                session.close()
 
     def _show(self) -> None:
         taken = self._running_jobs.slots.taken()

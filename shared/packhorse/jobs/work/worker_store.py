@@ -22,6 +22,8 @@ from packhorse.runtime.metrics import JOBS_ENDED
 
 logger = logging.getLogger(__name__)
 
+_PATIENCE = "SET LOCAL lock_timeout = '2s'"
+"""A transaction of a consumer that holds its own attempt must not hold up the others for long."""
 _PROCESS_ENDS = "its process ended"
 _NOT_BEGUN = "it was claimed, and not begun"
 
@@ -49,8 +51,9 @@ class WorkerStore:
         self._run, self._running_jobs = run, running_jobs
 
     def begin(self, connection: Connection) -> Connection:
-        """Say whose transaction it is."""
+        """Say whose transaction it is, and for how long it waits for another's."""
         act_as(connection, BOOKKEEPER)
+        connection.execute(_PATIENCE)
         return connection
 
     def look(self, connection: Connection, written: WriteOutcome) -> None:

@@ -69,7 +69,6 @@ class SqlAppender:
             except Exception:
                 logger.exception("the appender met an error that it does not know")
                 self._give_up(group, AppendUnknown("the appender failed; its log says how"))
-        self._writer.close()
 
     def _append(self, group: Sequence[Waiting]) -> None:
         """Write a group; when a topic was created anew meanwhile, look it up and write again."""

@@ -24,7 +24,7 @@ from packhorse.messaging.sql.segments import (
     create_segment,
     find_segment,
 )
-from packhorse.messaging.sql.session import SharedSession
+from packhorse.messaging.sql.session import Sessions, SharedSession
 from packhorse.messaging.sql.waiting import Waiting
 
 _PATIENCE_S = 5.0
@@ -51,12 +51,13 @@ class Slice:
 
 
 class GroupWriter:
-    """Writes groups on a session of its own; used by one thread."""
+    """Writes groups, each on a session that it borrows for it; used by one thread."""
 
     def __init__(
-        self, session: SharedSession, limits: SegmentLimits, reconcile_s: float = 30.0
+        self, sessions: Sessions, limits: SegmentLimits, reconcile_s: float = 30.0
     ) -> None:
-        self._session, self._limits, self._reconcile_s = session, limits, reconcile_s
+        """Take sessions with the limits of an appender."""
+        self._sessions, self._limits, self._reconcile_s = sessions, limits, reconcile_s
         self._open: dict[int, SqlSegment] = {}
         """By partition: the segment that its last group went into."""
 
@@ -64,7 +65,7 @@ class GroupWriter:
         """Return those topics that exist. Raises `NotAppended` when the database is away."""
         try:
             for attempt in _patiently(_PATIENCE_S):
-                with attempt, self._session.use() as connection:
+                with attempt, self._sessions.use() as connection:
                     found = find_topics(connection, names)
         except JournalUnavailable as error:
             raise NotAppended(f"nothing was sent: {error}") from error
@@ -76,18 +77,22 @@ class GroupWriter:
         Raises `NotAppended` or `AppendUnknown` for all of them; `TopicMissing` when a partition
         is gone, in which case nothing was written.
         """
+        with self._sessions.lend() as session:
+            self._write(session, slices)
+
+    def _write(self, session: SharedSession, slices: Sequence[Slice]) -> None:
         append_id = secrets.randbits(63)
         ordered = sorted(slices, key=lambda part: part.partition_id)  # no two groups deadlock
         try:
             for attempt in _patiently(_PATIENCE_S):
-                with attempt, self._session.use() as connection:
+                with attempt, session.use() as connection:
                     connection.execute("BEGIN")
                     for part in ordered:
                         with _refusals(connection, part):
                             self._insert(connection, part, append_id)
         except JournalUnavailable as error:
             raise NotAppended(f"nothing was committed: {error}") from error
-        self._commit(connection, ordered, append_id)
+        self._commit(session, connection, ordered, append_id)
 
     def _insert(self, connection: psycopg.Connection, part: Slice, append_id: int) -> None:
         """Move the counter and hold its lock to the end: commits come in offset order (R1)."""
@@ -144,32 +149,32 @@ class GroupWriter:
         return SqlSegment(part.partition_id, start), time_ms
 
     def _commit(
-        self, connection: psycopg.Connection, parts: Sequence[Slice], append_id: int
+        self,
+        session: SharedSession,
+        connection: psycopg.Connection,
+        parts: Sequence[Slice],
+        append_id: int,
     ) -> None:
         """Commit, and behind that, in the same exchange, tell waiting readers."""
         hint = announcement({part.topic_id for part in parts})
         try:
             connection.execute(b"COMMIT; " + hint, prepare=False)
         except psycopg.Error as error:
-            self._session.reset()
-            if not self._is_committed(parts[0], append_id):
+            session.reset()
+            if not self._is_committed(session, parts[0], append_id):
                 raise NotAppended(f"the journal's database has not committed: {error}") from error
 
-    def _is_committed(self, part: Slice, append_id: int) -> bool:
+    def _is_committed(self, session: SharedSession, part: Slice, append_id: int) -> bool:
         """Find out what became of a commit without an answer. Raises `AppendUnknown`."""
         try:
             for attempt in _patiently(self._reconcile_s):
-                with attempt, self._session.use() as connection:
+                with attempt, session.use() as connection:
                     committed = _is_in_log(connection, part, append_id)
         except JournalUnavailable as error:
             raise AppendUnknown(
                 f"the connection broke at the commit, and then: {error}; look into the log"
             ) from error
         return committed
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._session.close()
 
 
 @contextmanager

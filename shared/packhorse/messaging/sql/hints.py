@@ -34,13 +34,16 @@ class JournalListener:
 
     def __init__(self, url: str, name: str) -> None:
         self._listener = Listener(url, name)
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed: dict[str, threading.Condition] = {}
+        """Of each topic that somebody waits for: an announcement wakes nobody else."""
         self._heard: dict[str, int] = {}
         self._started = self._closed = False
 
     def ticket(self, topic_id: int) -> int:
         """Return how often the topic was announced: take it before looking into the log."""
-        with self._changed:
+        with self._lock:
+            self._changed.setdefault(str(topic_id), threading.Condition(self._lock))
             return self._heard.setdefault(str(topic_id), 0)
 
     def wait(self, topic_id: int, ticket: int, timeout: float, woken: threading.Event) -> None:
@@ -48,18 +51,19 @@ class JournalListener:
 
         Also when `woken` is set, of which `wake` is told.
         """
-        with self._changed:
+        with self._lock:
             self._start()
             interval = LOOK_S if self.listening else _DEAF_INTERVAL_S
-            self._changed.wait_for(
+            self._changed[str(topic_id)].wait_for(
                 lambda: self._heard[str(topic_id)] != ticket or woken.is_set(),
                 min(timeout, interval),
             )
 
     def wake(self) -> None:
         """Let all that wait look whether it is they who were woken."""
-        with self._changed:
-            self._changed.notify_all()
+        with self._lock:
+            for changed in self._changed.values():
+                changed.notify_all()
 
     @property
     def listening(self) -> bool:
@@ -68,7 +72,7 @@ class JournalListener:
 
     def close(self) -> None:
         """End the listening thread; readers that go on ask every now and then."""
-        with self._changed:
+        with self._lock:
             self._closed = True
         self._listener.stop(_STOP_S)
 
@@ -80,8 +84,8 @@ class JournalListener:
 
     def _hear(self, payload: str) -> None:
         """Count what somebody waits for; anybody can send anything on a channel (R30)."""
-        with self._changed:
+        with self._lock:
             for topic_id in [payload] if payload else list(self._heard):
                 if topic_id in self._heard:
                     self._heard[topic_id] += 1
-            self._changed.notify_all()
+                    self._changed[topic_id].notify_all()

@@ -1,4 +1,4 @@
-"""The `Journal` on PostgreSQL: appends go to one thread, readers take turns with sessions."""
+"""The `Journal` on PostgreSQL: appends go to one thread, which shares sessions with readers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -32,17 +32,16 @@ from packhorse.messaging.sql.hints import JournalListener
 from packhorse.messaging.sql.reader import SqlReader
 from packhorse.messaging.sql.records import offset_at, offset_of, read_at
 from packhorse.messaging.sql.segments import DEFAULT_LIMITS, SegmentLimits, drop_forgotten
-from packhorse.messaging.sql.session import Sessions, SharedSession
+from packhorse.messaging.sql.session import Sessions
 
 
 class SqlJournal:
     """A `Journal` in one database; connects when first used."""
 
     def __init__(self, url: str, client_name: str, limits: SegmentLimits = DEFAULT_LIMITS) -> None:
-        self._sessions = Sessions(url, client_name)
+        self._sessions = Sessions(url, client_name, APPENDER_TIMEOUTS)
         self._hints = JournalListener(url, client_name)
-        writer = GroupWriter(SharedSession(url, client_name, APPENDER_TIMEOUTS), limits)
-        self._appender = SqlAppender(writer)
+        self._appender = SqlAppender(GroupWriter(self._sessions, limits))
 
     def append(self, topic: str, record: Outgoing) -> Future[Appended]:
         """Queue the record for the next group."""

@@ -1,17 +1,18 @@
 """One connection to the journal's database, made when it is needed and anew after it broke."""
 
 import random
-import select
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import psycopg
 
 from packhorse.db.connect import connect
 from packhorse.db.engine import DEFAULT_TIMEOUTS, Timeouts
+from packhorse.db.pool import MOMENT_S, is_alive
 from packhorse.db.prepare import require_sessions
 from packhorse.messaging.api import JournalUnavailable
 
@@ -70,7 +71,7 @@ class SharedSession:
 
     def connection(self) -> psycopg.Connection:
         """Return the connection, made anew if need be. Raises `psycopg.Error`."""
-        if self._connection is not None and not _is_alive(self._connection):
+        if self._connection is not None and not is_alive(self._connection):
             self.drop()
         if self._connection is None:
             self._failures += 1  # until proven otherwise
@@ -113,24 +114,35 @@ class SharedSession:
 class Sessions:
     """Lends sessions to those who look into a journal, as many as look at the same time.
 
-    So many readers that mostly wait need one connection. Nobody is lent more than one at a time.
+    So many readers that mostly wait, and an appender, need one connection. Nobody is lent more than
+    one at a time.
     """
 
-    def __init__(self, url: str, name: str, *, most: int = _MOST, idle_s: float = _IDLE_S) -> None:
-        self._url, self._name, self._idle_s = url, name, idle_s
-        self._places, self._lock = threading.BoundedSemaphore(most), threading.Lock()
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        timeouts: Timeouts = DEFAULT_TIMEOUTS,
+        *,
+        most: int = _MOST,
+        idle_s: float = _IDLE_S,
+    ) -> None:
+        self._open = partial(SharedSession, url, name, timeouts)
+        self._idle_s = idle_s
+        self._places, self._changed = threading.BoundedSemaphore(most), threading.Condition()
         self._free: deque[tuple[SharedSession, float]] = deque()
         """The last one was used last, and is lent next."""
-        self._closed = False
+        self._lent, self._closed = 0, False
 
     @contextmanager
     def lend(self) -> Iterator[SharedSession]:
         """Lend a session; waits for one when all are in use."""
         with self._places:
-            with self._lock:
-                session = (
-                    self._free.pop()[0] if self._free else SharedSession(self._url, self._name)
-                )
+            with self._changed:
+                if not self._free and self._lent:  # most are in use for a few milliseconds
+                    self._changed.wait_for(lambda: self._free, MOMENT_S)
+                self._lent += 1
+                session = self._free.pop()[0] if self._free else self._open()
             try:
                 yield session
             finally:
@@ -144,7 +156,7 @@ class Sessions:
 
     def close(self) -> None:
         """Close what is not in use now, and everything else when it is given back."""
-        with self._lock:
+        with self._changed:
             self._closed = True
             idle = [session for session, _ in self._free]
             self._free.clear()
@@ -154,18 +166,11 @@ class Sessions:
     def _take_back(self, session: SharedSession) -> None:
         now = time.monotonic()
         idle = []
-        with self._lock:
+        with self._changed:
+            self._lent -= 1
             self._free.append((session, now))
+            self._changed.notify()
             while self._free and (self._closed or now - self._free[0][1] > self._idle_s):
                 idle.append(self._free.popleft()[0])
         for one in idle:
             one.close()
-
-
-def _is_alive(connection: psycopg.Connection) -> bool:
-    """Whether the server has not hung up: an idle connection with news has bad news."""
-    if connection.closed:
-        return False
-    poll = select.poll()
-    poll.register(connection, select.POLLIN)
-    return not poll.poll(0)
