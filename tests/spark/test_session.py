@@ -3,9 +3,11 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, count, lit
@@ -44,6 +46,19 @@ def test_a_failure_is_raised_and_not_printed_besides(
     with pytest.raises(SchemaChanged), translated("test"):
         spark.range(1).select(col("missing")).count()
     assert (capfd.readouterr().err, caplog.text) == ("", "")
+
+
+def test_workers_use_the_pyspark_that_is_installed(spark: SparkSession) -> None:
+    """That in Spark's archive of source they would compile anew, each of them."""
+
+    def told(_batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyspark.worker
+
+        yield pa.RecordBatch.from_pydict({"file": [pyspark.worker.__file__, *sys.path]})
+
+    found = [row["file"] for row in spark.range(1).mapInArrow(told, "file string").collect()]
+    assert ".zip/" not in found[0]
+    assert not [place for place in found if "pyspark.zip" in place or "spark-core" in place]
 
 
 TWICE = """

@@ -36,6 +36,7 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     # Else PySpark asks the JVM three things more with each expression, for the line of an error.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.python.daemon.module": "packhorse_services.pipeline.engine.python_daemon",
     # Within it a result is fetched from the JVM; a busy machine may stand still for Spark's 15 s.
     "spark.python.authenticate.socketTimeout": "300s",
 }
