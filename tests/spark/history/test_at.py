@@ -119,21 +119,6 @@ def test_it_is_put_back_whole_and_only_with_its_binaries(
     assert set(restored) == {"/s", "/s/a", "/s/a/x", "/s/b", "/t"}
 
 
-def test_what_was_not_there_is_not_put_back(
-    spark: SparkSession, location: Location, history: History, database_url: str
-) -> None:
-    with psycopg.connect(database_url) as author:
-        tree.upsert(author, [page("/t", 1)])
-    blobs_url = location.blobs_url("blobs")
-    with (
-        subtree_at(spark, location, blobs_url, Point("/t", offset=1)) as found,
-        pytest.raises(NotThere, match="nothing was at '/t'"),
-    ):
-        restore(found.nodes, "/t", database_url)
-    with psycopg.connect(database_url) as author:
-        assert set(content_in(author)) == {"/t"}
-
-
 def test_a_node_names_its_package_or_the_snapshot_that_it_came_with(
     spark: SparkSession,
     location: Location,
@@ -155,23 +140,27 @@ def test_a_node_names_its_package_or_the_snapshot_that_it_came_with(
     assert (new["offset"], new["package_id"], new["snapshot"]) == (1, own, None)
 
 
-@pytest.mark.parametrize("as_json", [False, True])
-def test_where_nothing_was_it_says_so(
+def test_where_nothing_was_it_says_so_and_puts_nothing_back(
     spark: SparkSession,
     location: Location,
     history: History,
+    database_url: str,
     capsys: pytest.CaptureFixture[str],
-    as_json: bool,
 ) -> None:
+    with psycopg.connect(database_url) as author:
+        tree.upsert(author, [page("/t", 1)])
     blobs_url = location.blobs_url("blobs")
-    with (
-        subtree_at(spark, location, blobs_url, Point("/s/nosuch", offset=2)) as found,
-        pytest.raises(NotThere) as ended,
-    ):
-        show(found, "/s/nosuch", as_json=as_json)
-    said = "nothing was at /s/nosuch or below it after the package at offset 2"
-    assert (str(ended.value), exit_code(ended.value)) == (said, 3)
-    assert capsys.readouterr().out == ""
+    with subtree_at(spark, location, blobs_url, Point("/t", offset=2)) as found:
+        for as_json in (False, True):
+            with pytest.raises(NotThere) as ended:
+                show(found, "/t", as_json=as_json)
+            said = "nothing was at /t or below it after the package at offset 2"
+            assert (str(ended.value), exit_code(ended.value)) == (said, 3)
+            assert capsys.readouterr().out == ""
+        with pytest.raises(NotThere, match="nothing was at '/t'"):
+            restore(found.nodes, "/t", database_url)
+    with psycopg.connect(database_url) as author:
+        assert set(content_in(author)) == {"/t"}
 
 
 def test_a_partition_is_of_bounded_size(spark: SparkSession) -> None:

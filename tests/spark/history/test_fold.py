@@ -233,20 +233,7 @@ def test_a_base_stands_for_the_packages_before_it(
             assert content_of(ContentHistory(after, texts).unordered()) == history.model()
 
 
-def test_a_node_says_which_package_wrote_it(spark: SparkSession, tmp_path: Path) -> None:
-    history = History(open_blobs(str(tmp_path)))
-    history.add(page("/a/b"))
-    history.add(page("/c"))
-    rows = {row.path: row for row in nodes(spark, history, tmp_path)}
-    first = history.records[0].headers["package-id"].decode()
-    assert [(rows[path].offset, rows[path].package_id) for path in ("/a", "/a/b")] == [
-        (0, first)
-    ] * 2
-    assert rows["/c"].offset == 1
-    assert (rows["/a"].type, rows["/a"].properties, rows["/a"].binaries) == ("folder", "{}", "{}")
-
-
-def test_binaries_are_written_as_postgres_writes_them(
+def test_a_node_says_which_package_wrote_it_and_has_binaries_as_postgres_writes_them(
     spark: SparkSession, database_url: str, tmp_path: Path
 ) -> None:
     import psycopg
@@ -254,14 +241,19 @@ def test_binaries_are_written_as_postgres_writes_them(
     history = History(open_blobs(str(tmp_path)))
     names = ("long-name", "é", "z", 'q"\\')
     binaries = tuple(Binary(name, "ab" * 32, 1, "text/plain") for name in names)
+    history.add(page("/a/b"))
     history.add(Node("/x", "page", '{"a": 1}', binaries))
     from_postgres(history, database_url)
     with psycopg.connect(database_url) as connection:
         ((stored,),) = connection.execute(
             "SELECT binaries::text FROM content.node WHERE path = '/x'"
         ).fetchall()
-    (row,) = nodes(spark, history, tmp_path)
-    assert row.binaries == stored
+    rows = {row.path: row for row in nodes(spark, history, tmp_path)}
+    assert rows["/x"].binaries == stored
+    own = history.records[0].headers["package-id"].decode()
+    assert [(rows[path].offset, rows[path].package_id) for path in ("/a", "/a/b")] == [(0, own)] * 2
+    assert rows["/x"].offset == 1
+    assert (rows["/a"].type, rows["/a"].properties, rows["/a"].binaries) == ("folder", "{}", "{}")
 
 
 BROKEN: dict[str, Callable[..., Any]] = {

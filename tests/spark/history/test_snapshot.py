@@ -1,13 +1,11 @@
 """Snapshots of the archive: what they hold, what they begin with, what becomes of killed runs."""
 
-import json
 import random
 
 import pytest
 from pyspark.sql import SparkSession
 
-from packhorse.snapshots.parts import read_part
-from packhorse.snapshots.snapshot import ReportedState, new_id, node_list_key, part_key
+from packhorse.snapshots.snapshot import ReportedState, node_list_key
 from packhorse.snapshots.store import all_of, remove
 from packhorse_services.pipeline.errors import TablesUnusable, TaskRefused
 from packhorse_services.pipeline.history.target import target
@@ -41,48 +39,51 @@ def test_a_snapshot_is_the_fold_in_parts_of_bounded_size(site: Site) -> None:
     ]
 
 
-def test_a_snapshot_goes_on_from_the_newest_before_it(site: Site) -> None:
+def killed_before_the_manifest(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(*_: object) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patched:
+        patched.setattr(task, "publish", die)
+        with pytest.raises(SystemExit):
+            site.make()
+
+
+def test_a_snapshot_goes_on_from_the_newest_that_is_whole(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site.history.add(page("/a/b", 1), page("/a/c", 1))
     site.history.delete("/a/c")
     site.archive()
+    killed_before_the_manifest(site, monkeypatch)
+    (orphan,) = site.parts()
+    assert list(all_of(site.blobs)) == []
     first = site.make()
-    assert (first.base, site.make().is_new) == (None, False)
+    assert (first.base, first.leftovers) == (None, 0)  # a part so young may be of a living run
+    assert not site.make().is_new
     site.history.again(0)  # a repeat of what the base has applied
     site.history.add(page("/a/d", 2))
     site.archive()
-    second = site.make()
-    assert second.base == first.snapshot
-    assert site.content_of(second.snapshot) == site.history.model()
-    assert site.content_of(site.make(offset=1).snapshot) == site.history.model(up_to=1)
-
-
-def test_a_snapshot_that_lost_a_part_is_made_again(site: Site) -> None:
-    site.history.add(page("/a", 1))
-    site.archive()
     lost = site.make().snapshot
     site.blobs.delete(lost.parts[0].key)
-    made = site.make()
-    assert (made.is_new, made.base) == (True, None)
-    assert site.content_of(made.snapshot) == site.history.model()
-    assert [one.id for one in all_of(site.blobs)] == [made.snapshot.id]
+    second = site.make()
+    assert (second.is_new, second.base) == (True, first.snapshot)
+    assert site.content_of(second.snapshot) == site.history.model()
+    assert {one.id for one in all_of(site.blobs)} == {first.snapshot.id, second.snapshot.id}
+
+    again = site.make(offset=1, keep=1)
+    assert (again.snapshot, again.is_new) == (first.snapshot, False)
+    assert again.pruned == 1, "of the newest one stays, beside what was asked for"
+    assert [one.id for one in all_of(site.blobs)] == [first.snapshot.id]
+    assert site.content_of(first.snapshot) == site.history.model(up_to=1)
+    assert set(site.parts()) == {orphan, first.snapshot.parts[0].key}
+    assert remove_leftovers(site.blobs, older_than_ms=-1000) == 1
+    assert site.parts() == [first.snapshot.parts[0].key]
+    lists = [one.key for one in site.blobs.list("snapshots/") if "nodes-" in one.key]
+    assert lists == [node_list_key(first.snapshot.parts[0])], "a list stays with the part"
 
 
-def test_what_a_subscriber_removed_is_left_out_for_it_alone(site: Site) -> None:
-    site.history.add(page("/a", 1))
-    site.history.add(page("/a", 2))
-    site.history.add(page("/b", 1))
-    site.archive()
-    everybody = site.make()
-    assert everybody.snapshot.told == ()
-    statuses(site.location, ("live", 1, "REMOVED"), ("other", 2, "REMOVED_FAILED"))
-    live = site.make(subscriber="live")
-    assert live.base is None  # the one for everybody holds what was removed
-    assert site.content_of(live.snapshot) == site.history.model(removed=[1])
-    assert live.snapshot.subscriber == "live"
-    assert site.content_of(everybody.snapshot) == site.history.model()
-
-
-def test_a_snapshot_for_one_says_what_was_heard_of_that_one(
+def test_a_snapshot_for_one_leaves_out_what_it_removed_and_says_what_was_heard(
     site: Site, spark: SparkSession
 ) -> None:
     site.history.add(page("/a", 1))
@@ -90,13 +91,18 @@ def test_a_snapshot_for_one_says_what_was_heard_of_that_one(
     site.history.again(0)  # nobody reports a repeat
     site.history.add(page("/b", 1))
     site.archive()
+    everybody = site.make()
+    assert everybody.snapshot.told == ()
     point = target(spark, site.location)
     statuses(site.location, ("live", 0, "IMPORTED"), ("live", 3, "IMPORTED"))
     assert heard(spark, site.location, point, "live") == (ReportedState("main", 0, 0),)
-    statuses(site.location, ("other", 1, "REMOVED"), ("live", 1, "REMOVED"))
-    made = site.make(subscriber="live").snapshot
-    assert made.told == (ReportedState("main", 3, BEGIN_MS + 1),)
-    assert site.content_of(made) == site.history.model(removed=[1])
+    statuses(site.location, ("other", 3, "REMOVED_FAILED"), ("live", 1, "REMOVED"))
+    made = site.make(subscriber="live")
+    assert made.base is None  # the one for everybody holds what was removed
+    live = made.snapshot
+    assert (live.subscriber, live.told) == ("live", (ReportedState("main", 3, BEGIN_MS + 1),))
+    assert site.content_of(live) == site.history.model(removed=[1])
+    assert site.content_of(everybody.snapshot) == site.history.model()
     statuses(site.location, ("new", 3, "IMPORTED"))  # what it said of the first is on its way
     assert heard(spark, site.location, point, "new") == (ReportedState("main", -1, 0),)
 
@@ -171,43 +177,6 @@ def test_bodies_by_reference_come_from_the_archive_and_must_be_there(site: Site)
         site.make()
 
 
-def test_a_run_killed_before_the_manifest_leaves_only_parts_that_go_later(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site.history.add(page("/a", 1))
-    site.archive()
-
-    def die(*_: object) -> None:
-        raise SystemExit
-
-    with monkeypatch.context() as patched:
-        patched.setattr(task, "publish", die)
-        with pytest.raises(SystemExit):
-            site.make()
-    (orphan,) = site.parts()
-    assert list(all_of(site.blobs)) == []
-    made = site.make()
-    assert made.leftovers == 0  # younger than a day: its run may be alive
-    assert set(site.parts()) == {orphan, made.snapshot.parts[0].key}
-    assert remove_leftovers(site.blobs, older_than_ms=-1000) == 1
-    assert site.parts() == [made.snapshot.parts[0].key]
-
-
-def test_only_the_newest_are_kept(site: Site) -> None:
-    site.blobs.put(part_key(new_id(), 0), [b"of a run that is at work"])
-    for number in range(2):
-        site.history.add(page("/a", number))
-    site.archive()
-    kept, gone = (site.make(offset=offset).snapshot for offset in range(2))
-    assert site.make(offset=0, keep=1).pruned == 1  # what was asked for stays
-    assert [one.offset for one in all_of(site.blobs)] == [0]
-    assert len(site.parts()) == 2
-    assert gone.parts[0].sha256 != kept.parts[0].sha256
-    remove_leftovers(site.blobs, older_than_ms=-1000)
-    lists = [one.key for one in site.blobs.list("snapshots/") if "nodes-" in one.key]
-    assert lists == [node_list_key(kept.parts[0])], "a list stays with the part"
-
-
 def test_nothing_archived_and_nothing_that_early_are_refused(site: Site) -> None:
     with pytest.raises(TablesUnusable, match="packhorse-pipeline archive"):
         site.make()
@@ -217,4 +186,3 @@ def test_nothing_archived_and_nothing_that_early_are_refused(site: Site) -> None
         site.make(offset=7)
     with pytest.raises(TaskRefused, match="'other'"):
         site.make(agents=("other",))
-    assert json.loads(next(read_part(site.make().snapshot.parts[0], site.blobs)).properties)

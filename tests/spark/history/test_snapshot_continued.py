@@ -48,12 +48,12 @@ def test_r8_each_day_holds_what_the_packages_come_to(site: Site, seed: int, days
     for top in "abcé":
         site.history.add(*[page(f"/s/{top}/{number}", number) for number in range(10)])
     site.archive()
-    before = site.make(part_characters=PART)
+    before = site.make(part_characters=3 * PART)
     for _ in range(days):
         some_day(site, random_)
         site.archive()
-        made = site.make(part_characters=PART, keep=1)
-        assert made.base == before.snapshot
+        made = site.make(part_characters=3 * PART, keep=1)
+        assert (made.base, made.pruned) == (before.snapshot, 1)
         assert site.content_of(made.snapshot) == site.history.model()
         before = made
     with_lists = listed(site, before.snapshot)

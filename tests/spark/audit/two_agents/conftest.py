@@ -16,5 +16,6 @@ from tests.spark.audit.two_agents.site import Site
 @pytest.fixture
 def site(spark: SparkSession, databases: Databases, tmp_path: Path) -> Iterator[Site]:
     history = History(FilesystemBlobs(tmp_path / "blobs"))
-    yield Site(spark, Location.parse(str(tmp_path / "tables")), databases.new("sub"), history)
+    location = Location.parse(str(tmp_path / "tables"))
+    yield Site(spark, location, databases, databases.new("sub"), history)
     history.bodies.close()

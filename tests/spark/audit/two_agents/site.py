@@ -1,7 +1,8 @@
 """An archive of two publisher agents, and a subscriber that is audited."""
 
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
@@ -17,6 +18,7 @@ from packhorse_services.pipeline.snapshot.task import SnapshotRequest, make_snap
 from packhorse_services.pipeline.storage.location import Location
 from tests.harness.feed import page
 from tests.harness.history import JOURNAL, History, archive
+from tests.harness.postgres import Databases
 
 Subscriptions = dict[str, tuple[int, int]]
 """Of each publisher agent: the offset, and where the subscription began."""
@@ -28,9 +30,12 @@ class Site:
 
     spark: SparkSession
     location: Location
+    databases: Databases
     url: str
     history: History
     archived: int = 0
+    states: dict[str, str] = field(default_factory=dict)
+    """Databases to be audited: copies of the subscriber's, each as it was at some moment."""
 
     def write(self, agent: str, path: str, version: int = 1) -> int:
         """Let an agent distribute a page; returns the offset."""
@@ -64,12 +69,26 @@ class Site:
         blobs_url = str(self.history.bodies.root)
         return make_snapshot(self.spark, self.location, blobs_url, request).snapshot
 
-    def audit(self, run: str, *, since_start: bool = False) -> Audited:
+    def keep(self, name: str) -> None:
+        """Keep the subscriber as it is now, to be audited under this name."""
+        self.states[name] = self.databases.copy(self.url)
+
+    def audit(self, run: str) -> Audited:
+        """Audit the subscriber as it is now."""
+        return self._audited(run, {"sub": self.url})["sub"]
+
+    def audit_kept(self, run: str, *, since_start: bool = False) -> Mapping[str, Audited]:
+        """Audit all that was kept in one run: several cost little more than one."""
+        return self._audited(run, self.states, since_start=since_start)
+
+    def _audited(
+        self, run: str, urls: Mapping[str, str], *, since_start: bool = False
+    ) -> Mapping[str, Audited]:
         end, blobs = ArchiveEnd(self.spark, self.location), str(self.history.bodies.root)
         expectations = Expectations(end, blobs, since_start=since_start)
         with closing(expectations):
-            [audited] = Audit(self.spark, self.location, run, expectations).all({"sub": self.url})
-        return audited
+            found = Audit(self.spark, self.location, run, expectations).all(urls)
+        return {one.subscriber: one for one in found}
 
 
 def reported(audited: Audited) -> set[tuple[str, str, int | None]]:

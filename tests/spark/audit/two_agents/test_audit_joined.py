@@ -43,16 +43,19 @@ def test_r13_who_says_what_it_loaded_is_held_to_that_without_a_doubt(site: Site)
     site.snapshot(SnapshotRequest(2))
     lacking = site.snapshot(SnapshotRequest(2, leave_out=(1,)))
     reported_of = joined(site, lacking)  # back from 3: the subscription has begun before all of it
-    audited = site.audit("joined")
-    assert (reported(audited), audited.notes) == (set(), [reported_of])
+    site.keep("joined")
     site.imported([3], {})
     site.edit("UPDATE bookkeeping.position SET log_offset = 3")
-    audited = site.audit("later")
-    assert (reported(audited), audited.notes) == (set(), [reported_of])
+    site.keep("later")
     site.edit("DELETE FROM content.node WHERE path IN ('/p0', '/p3')")
-    assert reported(site.audit("broken")) == {("missing", "/p0", 2), ("missing", "/p3", 3)}
+    site.keep("damaged")
     site.edit("UPDATE bookkeeping.position SET log_offset = 1")
-    assert any("was moved back" in note for note in site.audit("moved").notes)
+    site.keep("moved")
+    audited = site.audit_kept("joined")
+    for name in ("joined", "later"):
+        assert (reported(audited[name]), audited[name].notes) == (set(), [reported_of])
+    assert reported(audited["damaged"]) == {("missing", "/p0", 2), ("missing", "/p3", 3)}
+    assert any("was moved back" in note for note in audited["moved"].notes)
 
 
 def moved_back(site: Site, offset: int, epoch: int) -> None:
@@ -80,9 +83,12 @@ def test_r25_who_was_reset_to_before_its_snapshot_is_held_to_what_it_imports_aga
     moved_back(site, 1, epoch=2)
     site.imported([2, 3, 4], {})
     site.edit("UPDATE bookkeeping.position SET log_offset = 4")
-    assert reported(site.audit("again")) == set()
+    site.keep("whole")
     site.edit("DELETE FROM content.node WHERE path = '/p2'")
-    assert reported(site.audit("broken")) == {("missing", "/p2", 2)}
+    site.keep("damaged")
+    audited = site.audit_kept("again")
+    assert reported(audited["whole"]) == set()
+    assert reported(audited["damaged"]) == {("missing", "/p2", 2)}
 
 
 @pytest.mark.depth
@@ -104,32 +110,32 @@ def test_that_the_snapshot_is_gone_is_said(site: Site) -> None:
     assert audited.problem.endswith(gone)
 
 
-def with_added_subscription(site: Site, began: int) -> str:
-    """Let `other` follow behind an offset where `main` joined by a snapshot at 3, without 1."""
+def test_r13_an_added_subscription_holds_just_what_came_behind_its_beginning(site: Site) -> None:
+    """`main` joined by a snapshot at 3, without 1; `other` follows behind 1, or from the first."""
     for agent in ("other", "main", "other", "main", "other"):
         site.write(agent, f"/{agent}/{site.history.next_offset}")
     site.imported([], {})
     reported_of = joined(site, site.snapshot(SnapshotRequest(3, agents=("main",), leave_out=(1,))))
     site.write("main", "/main/5")
-    later = [offset for offset in (0, 2, 4) if offset > began]
-    site.imported([5, *later], {"other": (4, began)})
+    site.imported([5], {})
     site.edit("UPDATE bookkeeping.position SET log_offset = 5 WHERE publisher_agent = 'main'")
-    return reported_of
+    before = site.url
+    for name, began in (("later", 1), ("first", -1)):
+        site.url = site.databases.copy(before)
+        later = [offset for offset in (0, 2, 4) if offset > began]
+        site.imported(later, {"other": (4, began)})
+        if name == "first":
+            nine = """UPDATE content.node SET properties = '{"version": 9}'"""
+            site.edit(f"{nine} WHERE path LIKE '/main/_'")
+            site.edit("DELETE FROM content.node WHERE path IN ('/other/0', '/other/4')")
+        site.keep(name)
 
-
-def test_r13_an_added_subscription_need_not_hold_what_came_before_its_beginning(site: Site) -> None:
-    reported_of = with_added_subscription(site, 1)
-    audited = site.audit("latest")
-    assert reported(audited) == set()
-    assert reported_of in audited.notes
-    assert any("added after the snapshot, behind offset 1" in note for note in audited.notes)
-
-
-def test_r13_an_added_subscription_must_hold_all_that_came_behind_its_beginning(site: Site) -> None:
-    with_added_subscription(site, -1)
-    site.edit("""UPDATE content.node SET properties = '{"version": 9}' WHERE path LIKE '/main/_'""")
-    site.edit("DELETE FROM content.node WHERE path IN ('/other/0', '/other/4')")
-    assert reported(site.audit("earliest")) == {
+    audited = site.audit_kept("added")
+    assert reported(audited["later"]) == set()
+    notes = audited["later"].notes
+    assert reported_of in notes
+    assert any("added after the snapshot, behind offset 1" in note for note in notes)
+    assert reported(audited["first"]) == {
         ("different", "/main/3", 3),
         ("different", "/main/5", 5),
         ("missing", "/other/0", 0),

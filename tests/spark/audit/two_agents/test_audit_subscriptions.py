@@ -14,35 +14,45 @@ def test_subscriptions_at_different_offsets_are_each_held_to_their_own(site: Sit
         site.write("main", f"/m{path}")
         site.write("other", f"/o{path}")
     site.imported([0, 2, 1], {"main": (2, -1), "other": (1, -1)})
-    audited = site.audit("before")
-    assert reported(audited) == set()
-    assert any("different offsets" in note for note in audited.notes)
+    site.keep("whole")
     site.edit("DELETE FROM content.node WHERE path IN ('/m/b', '/o/a')")
     site.edit("INSERT INTO content.node VALUES ('/o/b', 'page', '{}', '{}')")
-    found = reported(site.audit("after"))
-    assert found == {("missing", "/m/b", 2), ("missing", "/o/a", 1), ("extra", "/o/b", None)}
+    site.keep("damaged")
+    audited = site.audit_kept("offsets")
+    assert reported(audited["whole"]) == set()
+    assert any("different offsets" in note for note in audited["whole"].notes)
+    assert reported(audited["damaged"]) == {
+        ("missing", "/m/b", 2),
+        ("missing", "/o/a", 1),
+        ("extra", "/o/b", None),
+    }
 
 
-def test_who_joined_by_a_snapshot_is_audited_like_the_others(site: Site) -> None:
-    for number in range(4):
-        site.write("main", f"/p{number}")
-    site.imported([0, 1, 2, 3], {"main": (3, 1)})
-    audited = site.audit("before")
-    assert reported(audited) == set()
-    assert any("began behind offset 1" in note for note in audited.notes)
-    assert any("the blob store has no snapshot" in note for note in audited.notes)
-    site.edit("DELETE FROM content.node WHERE path IN ('/p0', '/p3')")
-    assert reported(site.audit("after")) == {("missing", "/p0", 0), ("missing", "/p3", 3)}
-
-
-def test_who_began_with_the_latest_is_audited_since_its_start(site: Site) -> None:
+def test_who_began_behind_an_offset_is_audited_like_the_others_or_since_its_start(
+    site: Site,
+) -> None:
     for number in range(4):
         site.write("main", f"/p{number}")
     site.imported([2, 3], {"main": (3, 1)})
-    assert reported(site.audit("whole")) == {("missing", "/p0", 0), ("missing", "/p1", 1)}
-    assert reported(site.audit("since", since_start=True)) == set()
+    site.keep("latest")  # it began with these
     site.edit("DELETE FROM content.node WHERE path = '/p2'")
-    assert reported(site.audit("broken", since_start=True)) == {("missing", "/p2", 2)}
+    site.keep("damaged latest")
+    site.imported([0, 1, 2], {})
+    site.keep("joined")  # as by a snapshot
+    site.edit("DELETE FROM content.node WHERE path IN ('/p0', '/p3')")
+    site.keep("damaged")
+
+    audited = site.audit_kept("whole")
+    assert reported(audited["joined"]) == set()
+    notes = audited["joined"].notes
+    assert any("began behind offset 1" in note for note in notes)
+    assert any("the blob store has no snapshot" in note for note in notes)
+    assert reported(audited["damaged"]) == {("missing", "/p0", 0), ("missing", "/p3", 3)}
+    assert reported(audited["latest"]) == {("missing", "/p0", 0), ("missing", "/p1", 1)}
+
+    since = site.audit_kept("since", since_start=True)
+    assert reported(since["latest"]) == set()
+    assert reported(since["damaged latest"]) == {("missing", "/p2", 2)}
 
 
 @pytest.mark.parametrize(
@@ -61,11 +71,13 @@ def test_r8_who_joined_by_a_snapshot_is_held_to_what_that_left_out(
     site.imported([0, 2, 3], {"main": (3, 2)})
     statuses(site.location, ("golden", 1, "REMOVED"))
     made = site.snapshot(request_of)
-    audited = site.audit("joined")
-    assert reported(audited) == set()
-    assert any(made.id in note for note in audited.notes)
+    site.keep("whole")
     site.edit("DELETE FROM content.node WHERE path IN ('/p0', '/p3')")
-    assert reported(site.audit("broken")) == {("missing", "/p0", 2), ("missing", "/p3", 3)}
+    site.keep("damaged")
+    audited = site.audit_kept("joined")
+    assert reported(audited["whole"]) == set()
+    assert any(made.id in note for note in audited["whole"].notes)
+    assert reported(audited["damaged"]) == {("missing", "/p0", 2), ("missing", "/p3", 3)}
 
 
 @pytest.mark.depth
