@@ -62,7 +62,7 @@ def test_the_forms_of_a_report(reported: Reported) -> None:
     text, served = reported("slowest", "--format", "csv")
     assert text == served
     assert '"\'=/a,b"' in text
-    page, served = reported("delivery", "--format", "html")
+    page, served = reported("slowest", "--format", "html")
     assert page == served
     assert page.startswith("<!DOCTYPE html>")
 

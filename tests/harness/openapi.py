@@ -129,11 +129,11 @@ def document(service: str) -> dict[str, Any]:
     return {**found, "servers": [server]}
 
 
-def text(service: str) -> str:
-    """Return the file's text."""
-    return yaml_text.written(document(service))
+def text(document: dict[str, Any]) -> str:
+    """Return the text of a document's file."""
+    return yaml_text.written(document)
 
 
 if __name__ == "__main__":
     for name in SERVICES:
-        (FOLDER / f"{name}.yaml").write_text(text(name))
+        (FOLDER / f"{name}.yaml").write_text(text(document(name)))

@@ -4,8 +4,6 @@ import os
 import resource
 import signal
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 
 from packhorse.blobs.api import BlobCorrupt, BlobStore, BlobStoreUnavailable, package_key
 from packhorse.blobs.open import open_blobs
+from tests.harness.command_line import program
 
 KEY = package_key("package-ab")
 
@@ -88,7 +87,7 @@ def test_killed_anywhere_a_blob_is_whole_or_not_there(
 ) -> None:
     seen = set()
     for at in range(1, 100):
-        done = subprocess.run([sys.executable, "-c", DIES, root, str(at), how], check=False)
+        done = program("tests.harness.script", "-c", DIES, str(root), str(at), how)
         found = list(blobs.list(""))
         seen.add(len(found))
         for blob in found:
@@ -108,9 +107,7 @@ def test_r22_a_remover_that_is_killed_anywhere_loses_no_blob_in_use(root: Path, 
         store.put(KEY, [b"content"])
         os.utime(root / KEY, (1, 1))
         store.close()
-        done = subprocess.run(
-            [sys.executable, "-c", DIES_REMOVING, root, str(at), use], check=False
-        )
+        done = program("tests.harness.script", "-c", DIES_REMOVING, str(root), str(at), use)
         again = open_blobs(str(root))
         if use == "used" or again.head(KEY):
             assert b"".join(again.get(KEY)) == b"content"

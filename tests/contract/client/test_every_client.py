@@ -6,6 +6,8 @@ builds, as a user installs them.
 
 import json
 import socket
+from copy import deepcopy
+from functools import cache
 from typing import Any
 
 import pytest
@@ -30,10 +32,16 @@ REGISTERED = fine(name="nightly", epoch=3, last_sequence=2)
 
 def example(service: str, operation_id: str) -> Any:
     """The answer that an OpenAPI document shows for an operation."""
-    document = parsed(documents()[service].read_text())
+    document = _document(service)
     [found] = [one for _, one in operations(document) if one["operationId"] == operation_id]
     _, response = next(successes(found))
-    return response["content"]["application/json"]["example"]
+    return deepcopy(response["content"]["application/json"]["example"])
+
+
+@cache
+def _document(service: str) -> dict[str, Any]:
+    document: dict[str, Any] = parsed(documents()[service].read_text())
+    return document
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """The guide's follower on both journals: killed in the middle, it has done each record once."""
 
+import os
 import re
+import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ import pytest
 
 from packhorse.messaging.api import Journal, Outgoing
 from packhorse.messaging.open import open_journal
+from tests.harness.imported import Imported, begin_module
 from tests.harness.journals import DEADLINE_S, create
 from tests.harness.waiting import eventually
 
@@ -62,6 +63,14 @@ def seen(folder: Path) -> list[int]:
             return []
 
 
+def _begun(folder: Path, journal_url: str) -> Imported:
+    """Begin the program, a fork that has imported packhorse."""
+    environment = {"PACKHORSE_JOURNAL_URL": journal_url}
+    with Path(os.devnull).open("rb") as nothing, (folder / "said").open("ab") as said:
+        files = [file.fileno() for file in (nothing, said, said)]
+        return begin_module(["tests.harness.script", "follow.py"], environment, folder, files)
+
+
 def test_each_record_is_done_once_whatever_is_killed(
     journal: Journal, journal_url: str, tmp_path: Path
 ) -> None:
@@ -70,9 +79,7 @@ def test_each_record_is_done_once_whatever_is_killed(
     source = threading.Thread(target=appended, args=(journal, topic))
     source.start()
     for wanted in (1, MANY // 3, 2 * MANY // 3, MANY):
-        program = subprocess.Popen(
-            [sys.executable, "follow.py"], cwd=tmp_path, env={"PACKHORSE_JOURNAL_URL": journal_url}
-        )
+        program = _begun(tmp_path, journal_url)
         try:
             eventually(
                 lambda wanted=wanted: len(seen(tmp_path)) >= wanted,  # type: ignore[misc]
@@ -80,8 +87,8 @@ def test_each_record_is_done_once_whatever_is_killed(
                 what=f"{wanted} records are done",
             )
         finally:
-            program.kill()
-            program.wait()
+            os.kill(program.pid, signal.SIGKILL)
+            program.wait(DEADLINE_S)
     source.join()
     done = seen(tmp_path)
     assert Counter(done) == Counter(range(MANY))
