@@ -29,9 +29,12 @@ SERVICES = tuple(
 COMMAND_LINE, PIPELINE = "packhorse_services.cli", "packhorse_services.pipeline"
 _OF_PIPELINE = ((PIPELINE, "serve"), (PIPELINE, "worker"))
 """Those of its programs that share their modules with the services; its tasks have Spark."""
+_KILLED = "tests.harness.killed_program"
+"""Ends another program at a point; Spark's begin anew, as its tasks do."""
 _OURS = (
     "tests.chaos.",
     "tests.harness.jobs.",
+    "tests.harness.restore_subject",
     "tests.harness.stack_program",
     "tests.harness.topology.",
 )
@@ -63,6 +66,7 @@ def can_begin(command: Sequence[str], environment: Mapping[str, str]) -> bool:
             command[2] in SERVICES
             or command[2].startswith(_OURS)
             or tuple(command[2:4]) in _OF_PIPELINE
+            or (command[2] == _KILLED and command[4] != PIPELINE)
         )
         and not any(name.startswith("PYTHON") for name in environment)
     )
