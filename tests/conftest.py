@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest import tmpdir
 from httpx._transports import default as httpx_transports
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling, Scheduling
 
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
-from tests.harness import proofs
+from tests.harness import proofs, scratch
 from tests.harness.depth import examples
 from tests.harness.kafka.broker import RunningKafka, running_kafka
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.s3 import ACCESS_KEY, SECRET_KEY, S3Server, running_s3
-from tests.harness.scratch import use_memory
 
 _SPARK_TIMEOUT_S = 1_800
 """Spark does little work at great cost, and more so beside two other workers on two cores."""
@@ -27,8 +27,9 @@ _SPARK_TIMEOUT_S = 1_800
 
 def pytest_configure() -> None:
     """Give each worker of a parallel run ports of its own: who is given one listens only later."""
-    use_memory()
+    scratch.use_memory()
     _load_certificates_once()
+    tmpdir.rmtree = scratch.remove
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     each = 20_000 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     first = 10_000 + each * worker

@@ -5,7 +5,9 @@ half of the run's time on a disk. Processes are killed in the tests, machines ar
 """
 
 import os
+import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 _MEMORY = Path("/dev/shm")  # a file system on memory, on Linux
@@ -17,6 +19,34 @@ def use_memory() -> None:
     if "TMPDIR" not in os.environ and _has_room():
         os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
         os.environ.setdefault("SPARK_LOCAL_DIRS", str(_MEMORY))
+
+
+def remove(folder: Path, *, ignore_errors: bool = False) -> None:
+    """Remove a folder as `shutil.rmtree` does, which opens each folder in it to look what is there.
+
+    A blob store has 768 folders, nearly all of them empty: a quarter of the time.
+    """
+    with suppress(OSError):
+        _remove_what_is_in(folder)
+    shutil.rmtree(folder, ignore_errors=ignore_errors)
+
+
+def _remove_what_is_in(name: Path | str, above: int | None = None) -> None:
+    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+    try:
+        with os.scandir(folder) as listed:
+            entries = list(listed)
+        for entry in entries:
+            if not entry.is_dir(follow_symlinks=False):
+                os.unlink(entry.name, dir_fd=folder)
+                continue
+            try:
+                os.rmdir(entry.name, dir_fd=folder)
+            except OSError:  # it is not empty
+                _remove_what_is_in(entry.name, folder)
+                os.rmdir(entry.name, dir_fd=folder)
+    finally:
+        os.close(folder)
 
 
 def is_on_memory(path: Path) -> bool:
