@@ -20,26 +20,25 @@ def _nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_a_task_of_short_runs_has_one_compiler() -> None:
-    assert C1_ALONE in _with_java_options({}, "local[*]", "archive")[OPTIONS]
-    assert C1_ALONE not in _with_java_options({}, "local[*]", "measures")[OPTIONS]
+def test_a_local_jvm_has_one_compiler() -> None:
+    assert C1_ALONE in _with_java_options({}, "local[*]")[OPTIONS]
 
 
 @pytest.mark.parametrize("said", ["-XX:-TieredCompilation", "-XX:TieredStopAtLevel=4"])
 def test_what_is_said_of_the_compiler_wins(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert C1_ALONE not in _with_java_options({OPTIONS: said}, "local[*]", "archive")[OPTIONS]
+    assert C1_ALONE not in _with_java_options({OPTIONS: said}, "local[*]")[OPTIONS]
     monkeypatch.setenv("JDK_JAVA_OPTIONS", said)
-    assert C1_ALONE not in _with_java_options({}, "local[*]", "archive")[OPTIONS]
+    assert C1_ALONE not in _with_java_options({}, "local[*]")[OPTIONS]
 
 
 def test_what_is_said_of_the_collector_wins() -> None:
-    assert "-XX:+UseParallelGC" in _with_java_options({}, "local[2]", "audit")[OPTIONS]
-    found = _with_java_options({OPTIONS: "-XX:+UseZGC"}, "local[2]", "audit")[OPTIONS]
+    assert "-XX:+UseParallelGC" in _with_java_options({}, "local[2]")[OPTIONS]
+    found = _with_java_options({OPTIONS: "-XX:+UseZGC"}, "local[2]")[OPTIONS]
     assert "ParallelGC" not in found
 
 
 def test_a_cluster_has_its_own_options() -> None:
-    assert _with_java_options({OPTIONS: "-Xss2m"}, "yarn", "archive") == {OPTIONS: "-Xss2m"}
+    assert _with_java_options({OPTIONS: "-Xss2m"}, "yarn") == {OPTIONS: "-Xss2m"}
 
 
 def test_classes_that_were_kept_are_shared_and_a_damaged_archive_is_passed_over(
@@ -47,12 +46,12 @@ def test_classes_that_were_kept_are_shared_and_a_damaged_archive_is_passed_over(
 ) -> None:
     jars = tmp_path / "jars"
     conf = {"spark.driver.extraClassPath": f"{jars}/*"}
-    assert "Archive" not in _with_java_options(conf, "local[2]", "audit")[OPTIONS]
+    assert "Archive" not in _with_java_options(conf, "local[2]")[OPTIONS]
     archive = class_archive(jars)
     archive.write_bytes(b"no archive")
-    options = _with_java_options(conf, "local[2]", "audit")[OPTIONS]
+    options = _with_java_options(conf, "local[2]")[OPTIONS]
     assert f"-XX:SharedArchiveFile={archive}" in options
-    said = _with_java_options({**conf, OPTIONS: "-XX:SharedArchiveFile=mine"}, "local[2]", "audit")
+    said = _with_java_options({**conf, OPTIONS: "-XX:SharedArchiveFile=mine"}, "local[2]")
     assert str(archive) not in said[OPTIONS]
     started = [str(java()), *options.split(), "-version"]
     done = subprocess.run(started, capture_output=True, text=True, check=True, timeout=120)

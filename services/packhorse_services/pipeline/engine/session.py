@@ -53,8 +53,6 @@ _LOCAL = {
     "spark.default.parallelism": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
-_LITTLE_JAVA = frozenset({"archive"})
-"""Tasks of short runs: the JVM's second compiler would cost them more than it wins."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _CLASS_PATH = "spark.driver.extraClassPath"
 _DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
@@ -137,7 +135,7 @@ def _session(settings: Settings, location: Location, name: str) -> SparkSession:
         keys = {key: os.environ[key] for key in _S3_KEYS if key in os.environ}
         conf |= {f"spark.executorEnv.{key}": value for key, value in keys.items()}
     return _build(
-        _with_java_options(conf | settings.spark_conf, master, name),
+        _with_java_options(conf | settings.spark_conf, master),
         dict(submitted.getAll()),
         f"packhorse {name}",
     )
@@ -160,7 +158,7 @@ def _launch(settings: Settings, master: str) -> dict[str, str]:
     return {**conf, "spark.jars": ",".join(str(jar) for jar in sorted(folder.glob("*.jar")))}
 
 
-def _with_java_options(conf: Mapping[str, str], master: str, name: str) -> dict[str, str]:
+def _with_java_options(conf: Mapping[str, str], master: str) -> dict[str, str]:
     """Return `conf` with the JVM's own log lines cut down, collector and compiler fit for the work.
 
     Options that say something of either win.
@@ -174,7 +172,8 @@ def _with_java_options(conf: Mapping[str, str], master: str, name: str) -> dict[
     said = (options, conf.get(_DEFAULT_JAVA_OPTIONS, ""), *map(os.environ.get, _JAVA_VARIABLES))
     if not any(re.search(r"-XX:[+]Use\w+GC\b", each or "") for each in said):
         options += " -XX:+UseParallelGC"
-    if name in _LITTLE_JAVA and not any("Tiered" in (each or "") for each in said):
+    # The second compiler takes 40 of an audit's 115 CPU-seconds: the work is Python's and Delta's.
+    if not any("Tiered" in (each or "") for each in said):
         options += " -XX:TieredStopAtLevel=1"
     if not any("Archive" in (each or "") for each in said):
         options = f"{_shared_classes(conf)} {options}"
