@@ -53,6 +53,11 @@ _LOCAL = {
     "spark.default.parallelism": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
+_LATE_COMPILER = (
+    " -XX:Tier4InvocationThreshold=500000 -XX:Tier4MinInvocationThreshold=60000"
+    " -XX:Tier4CompileThreshold=1500000 -XX:Tier4BackEdgeThreshold=4000000"
+)
+"""Java's second compiler comes a hundred times later: short runs would pay for it in vain."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _CLASS_PATH = "spark.driver.extraClassPath"
 _DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
@@ -172,9 +177,8 @@ def _with_java_options(conf: Mapping[str, str], master: str) -> dict[str, str]:
     said = (options, conf.get(_DEFAULT_JAVA_OPTIONS, ""), *map(os.environ.get, _JAVA_VARIABLES))
     if not any(re.search(r"-XX:[+]Use\w+GC\b", each or "") for each in said):
         options += " -XX:+UseParallelGC"
-    # The second compiler takes 40 of an audit's 115 CPU-seconds: the work is Python's and Delta's.
-    if not any("Tiered" in (each or "") for each in said):
-        options += " -XX:TieredStopAtLevel=1"
+    if not any("Tier" in (each or "") for each in said):
+        options += _LATE_COMPILER
     if not any("Archive" in (each or "") for each in said):
         options = f"{_shared_classes(conf)} {options}"
     return {**conf, JAVA_OPTIONS: options}
