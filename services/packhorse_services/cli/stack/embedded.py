@@ -30,7 +30,6 @@ _SETTINGS = {
     "synchronous_commit": "on",
     "timezone": "'UTC'",
     "scram_iterations": "4096",
-    "wal_writer_delay": "'1s'",
 }
 
 
