@@ -36,11 +36,12 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     # Else PySpark asks the JVM three things more with each expression, for the line of an error.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    "spark.python.daemon.module": "packhorse_services.pipeline.engine.python_daemon",
     # Within it a result is fetched from the JVM; a busy machine may stand still for Spark's 15 s.
     "spark.python.authenticate.socketTimeout": "300s",
 }
 _LOCAL = {
+    # Executors elsewhere may have packhorse from a wheel, which is not there when this one starts.
+    "spark.python.daemon.module": "packhorse_services.pipeline.engine.python_daemon",
     # Nothing is kept there, but Spark makes the folder, by default where the program was started.
     "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "packhorse-spark-warehouse")),
     "spark.driver.host": "127.0.0.1",
