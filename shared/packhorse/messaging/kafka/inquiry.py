@@ -121,10 +121,18 @@ class Inquiry:
         return f"{cluster.cluster_id}/{self.describe(topic).topic_id}"
 
     def brokers(self) -> int:
-        """Return how many brokers the cluster has now."""
+        """Return how many brokers the cluster has now; for a moment after a stall it names none."""
         everything = "the cluster"
-        found = self._as_consumer(everything, lambda one: one.list_topics(timeout=ANSWER_SECONDS))
-        return len(found.brokers)
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while True:
+            found = self._as_consumer(
+                everything, lambda one: one.list_topics(timeout=ANSWER_SECONDS)
+            )
+            if found.brokers:
+                return len(found.brokers)
+            if time.monotonic() > deadline:
+                raise JournalUnavailable("Kafka names no broker that is ready; try again")
+            time.sleep(_LOOK_AGAIN_SECONDS)
 
     def close(self) -> None:
         """Close the consumer's connections."""
