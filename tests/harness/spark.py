@@ -70,7 +70,7 @@ def warm_jvm() -> Iterator[dict[str, str]]:
     """
     master = "local[2]"
     conf = {**QUICK, "spark.master": master, **_launch(Settings(), master)}
-    options = _with_java_options(conf, master, "tests")
+    options = _with_java_options(conf, master)
     of_its_own = SparkConf(loadDefaults=False).setAll(list(options.items()))
     gateway = launch_gateway(of_its_own)  # type: ignore[no-untyped-call]
     found = gateway.gateway_parameters

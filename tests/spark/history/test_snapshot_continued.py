@@ -6,8 +6,7 @@ import pytest
 
 from packhorse.snapshots.snapshot import ContentSnapshot, node_list_key
 from packhorse_services.pipeline.errors import TaskFailed
-from packhorse_services.pipeline.history.node_lists import base_writes, store_list
-from packhorse_services.pipeline.history.node_lists import listed as list_of
+from packhorse_services.pipeline.history.node_lists import base_writes, listed, store_list
 from tests.harness.feed import page
 from tests.spark.history.archived_site import Site
 
@@ -37,7 +36,7 @@ def some_day(site: Site, random_: random.Random) -> None:
             site.history.add(*inside, deep=[top], part=(f"{top}/3", f"{top}/7"))
 
 
-def listed(site: Site, snapshot: ContentSnapshot) -> set[tuple[str, int, int, int]]:
+def all_listed(site: Site, snapshot: ContentSnapshot) -> set[tuple[str, int, int, int]]:
     rows = base_writes(site.spark, snapshot, site.blobs_url).collect()
     return {(row.path, row.size, row.hash, row.position) for row in rows}
 
@@ -56,10 +55,10 @@ def test_r8_each_day_holds_what_the_packages_come_to(site: Site, seed: int, days
         assert (made.base, made.pruned) == (before.snapshot, 1)
         assert site.content_of(made.snapshot) == site.history.model()
         before = made
-    with_lists = listed(site, before.snapshot)
+    with_lists = all_listed(site, before.snapshot)
     for part in before.snapshot.parts:
         site.blobs.delete(node_list_key(part))
-    assert listed(site, before.snapshot) == with_lists
+    assert all_listed(site, before.snapshot) == with_lists
 
 
 def test_parts_of_which_nothing_has_changed_keep_their_bytes(site: Site) -> None:
@@ -98,7 +97,7 @@ def test_a_list_that_does_not_fit_its_part_ends_the_run(site: Site) -> None:
     site.history.add(*[page(f"/s/{number:02}", number) for number in range(20)])
     site.archive()
     (part, *_) = site.make(part_characters=100_000).snapshot.parts
-    rows = list_of(part, site.blobs)
+    rows = listed(part, site.blobs)
     assert rows is not None
     paths = [path.replace("/s/05", "/s/05x") for path in rows["path"].to_pylist()]
     site.blobs.delete(node_list_key(part))
