@@ -15,8 +15,8 @@ from packhorse.snapshots.parts import nodes_of, write_part
 from packhorse.snapshots.snapshot import Part, is_part, manifest_key_of, node_list_key, part_key
 from packhorse_services.pipeline.history.node_lists import (
     NodeList,
-    blocks_of,
     listed,
+    listed_frames,
     made_rows,
     measured,
     store_list,
@@ -27,7 +27,7 @@ from packhorse_services.pipeline.snapshot.continuing import (
     after_changes,
     merged,
     slots,
-    stored_blocks,
+    stored_frames,
 )
 from packhorse_services.pipeline.snapshot.writing import runs
 from packhorse_services.pipeline.sweep.blob_scans import PARTS, StoredBodies
@@ -63,7 +63,7 @@ def test_frames_without_changes_stay_as_they_are_stored(
         part = stored(blobs, held, frame_bytes)
         rows = listed(part, blobs)
         assert rows is not None
-        frames = [block.frame for block, _ in stored_blocks(part, rows, blobs)]
+        frames = [block.frame for block, _ in stored_frames(part, rows, blobs)]
         after = list(after_changes(part, Changes(told(changes)), blobs, frame_bytes))
         blobs.delete(node_list_key(part))
         anew = list(after_changes(part, Changes(told(changes)), blobs, frame_bytes))
@@ -84,7 +84,7 @@ def test_frames_without_changes_stay_as_they_are_stored(
 @given(st.lists(st.integers(1, 300), max_size=20), st.integers(1, 500))
 def test_runs_hold_everything_in_its_order(sizes: list[int], limit: int) -> None:
     nodes = (measured(page(f"/{at:02}", at))._replace(size=size) for at, size in enumerate(sizes))
-    blocks = list(blocks_of(nodes, frame_bytes=1))
+    blocks = list(listed_frames(nodes, frame_bytes=1))
     cut = [list(run) for run in runs(blocks, limit)]
     assert [one for run in cut for one in run] == blocks
     assert all(sum(one.size for one in run) >= limit for run in cut[:-1])
@@ -107,7 +107,7 @@ def test_parts_go_on_in_their_order_with_room_for_each() -> None:
 
 def stored(blobs: FilesystemBlobs, nodes: list[Node], frame_bytes: int = 60) -> Part:
     noted = NodeList()
-    blocks = blocks_of(map(measured, nodes), frame_bytes)
+    blocks = listed_frames(map(measured, nodes), frame_bytes)
     part = write_part(noted.noted(blocks), part_key(ID, 0), blobs)
     noted.store(part, blobs)
     return part

@@ -61,7 +61,9 @@ class ListedFrame(NamedTuple):
         return int(pc.sum(self.rows["size"]).as_py())
 
 
-def blocks_of(nodes: Iterable[ListedNode], frame_bytes: int = CHUNK_BYTES) -> Iterator[ListedFrame]:
+def listed_frames(
+    nodes: Iterable[ListedNode], frame_bytes: int = CHUNK_BYTES
+) -> Iterator[ListedFrame]:
     """Yield nodes, which come in path order, in frames. Raises as `frames_of` does."""
     passed: list[tuple[str, int, int]] = []
 
@@ -76,23 +78,23 @@ def blocks_of(nodes: Iterable[ListedNode], frame_bytes: int = CHUNK_BYTES) -> It
 
 
 class NodeList:
-    """The list of a part's nodes while its blocks pass by; some 100 bytes each are in memory."""
+    """The list of a part's nodes while its frames pass by; some 100 bytes each are in memory."""
 
     def __init__(self) -> None:
-        self._blocks = [_LIST.empty_table()]
+        self._rows = [_LIST.empty_table()]
         self._end = 0
 
-    def noted(self, blocks: Iterable[ListedFrame]) -> Iterator[Frame]:
+    def noted(self, frames: Iterable[ListedFrame]) -> Iterator[Frame]:
         """Pass frames on, and remember what the list says of them."""
-        for frame, rows in blocks:
+        for frame, rows in frames:
             self._end += len(frame.data)
             end = pa.array([self._end] * rows.num_rows, pa.int64())
-            self._blocks.append(rows.append_column("end", end))
+            self._rows.append(rows.append_column("end", end))
             yield frame
 
     def store(self, part: Part, blobs: BlobStore) -> None:
         """Store the list beside its part; one that is there already is the same."""
-        store_list(pa.concat_tables(self._blocks), part, blobs)
+        store_list(pa.concat_tables(self._rows), part, blobs)
 
 
 def store_list(rows: pa.Table, part: Part, blobs: BlobStore) -> None:

@@ -29,8 +29,8 @@ from packhorse_services.pipeline.history.node_lists import (
     ListedFrame,
     ListedNode,
     base_writes,
-    blocks_of,
     listed,
+    listed_frames,
     measured,
 )
 from packhorse_services.pipeline.snapshot.writing import (
@@ -232,16 +232,16 @@ def after_changes(
     rows = listed(part, blobs)
     if not rows:
         nodes = map(measured, read_part(part, blobs))
-        yield from blocks_of(merged(nodes, changes.before(None)), frame_bytes)
+        yield from listed_frames(merged(nodes, changes.before(None)), frame_bytes)
         return
-    for block, until in stored_blocks(part, rows, blobs):
+    for one, until in stored_frames(part, rows, blobs):
         if changes.next is None or (until is not None and changes.next.path >= until):
-            yield block
+            yield one
         else:
-            yield from blocks_of(merged(_nodes(block), changes.before(until)), frame_bytes)
+            yield from listed_frames(merged(_nodes(one), changes.before(until)), frame_bytes)
 
 
-def stored_blocks(
+def stored_frames(
     part: Part, rows: pa.Table, blobs: BlobStore
 ) -> Iterator[tuple[ListedFrame, str | None]]:
     """Yield a part's frames as they are stored, and the first path of the one behind each."""
@@ -257,8 +257,8 @@ def stored_blocks(
         yield ListedFrame(frame, rows.slice(start, stop - start).drop_columns("end")), until
 
 
-def _nodes(block: ListedFrame) -> Iterator[ListedNode]:
-    """Yield the nodes of a block with their numbers, which are listed or made anew."""
-    columns = (column.to_pylist() for column in block.rows.columns)
-    for node, path, size, number in zip(nodes_of(block.frame), *columns, strict=True):
+def _nodes(one: ListedFrame) -> Iterator[ListedNode]:
+    """Yield the nodes of a frame with their numbers, which are listed or made anew."""
+    columns = (column.to_pylist() for column in one.rows.columns)
+    for node, path, size, number in zip(nodes_of(one.frame), *columns, strict=True):
         yield ListedNode(node, size, number) if node.path == path else measured(node)

@@ -21,7 +21,7 @@ from packhorse_services.pipeline.history.node_lists import (
     ListedFrame,
     ListedNode,
     NodeList,
-    blocks_of,
+    listed_frames,
     measured,
 )
 
@@ -61,8 +61,8 @@ def write_parts(
         context = TaskContext.get()
         first = (context.partitionId() if context else 0) * each
         with closing(open_blobs(blobs_url)) as blobs:
-            blocks = blocks_of(_nodes(batches), bytes_of_frame(part_characters))
-            for at, run in enumerate(runs(blocks, part_characters)):
+            frames = listed_frames(_nodes(batches), bytes_of_frame(part_characters))
+            for at, run in enumerate(runs(frames, part_characters)):
                 yield stored(run, snapshot_id, first + fitting(at, each), blobs)
 
     nodes = ordered.select("path", "type", "properties", "binaries")
@@ -90,28 +90,28 @@ def bytes_of_frame(part_characters: int) -> int:
 
 
 def stored(
-    blocks: Iterable[ListedFrame], snapshot_id: str, number: int, blobs: BlobStore
+    frames: Iterable[ListedFrame], snapshot_id: str, number: int, blobs: BlobStore
 ) -> pa.RecordBatch:
     """Store a part and the list of its nodes, and return it as a row."""
     noted = NodeList()
-    part = write_part(noted.noted(blocks), part_key(snapshot_id, number), blobs)
+    part = write_part(noted.noted(frames), part_key(snapshot_id, number), blobs)
     noted.store(part, blobs)
     row = dict(zip(_PARTS.names, (number, *astuple(part)), strict=True))
     return pa.RecordBatch.from_pylist([row], _PARTS)
 
 
-def runs(blocks: Iterable[ListedFrame], characters: int) -> Iterator[Iterator[ListedFrame]]:
-    """Cut blocks into runs of about that size, each to be taken before the next."""
-    rest = iter(blocks)
+def runs(frames: Iterable[ListedFrame], characters: int) -> Iterator[Iterator[ListedFrame]]:
+    """Cut frames into runs of about that size, each to be taken before the next."""
+    rest = iter(frames)
     for first in rest:
         yield _up_to(itertools.chain([first], rest), characters)
 
 
-def _up_to(blocks: Iterator[ListedFrame], characters: int) -> Iterator[ListedFrame]:
+def _up_to(frames: Iterator[ListedFrame], characters: int) -> Iterator[ListedFrame]:
     size = 0
-    for block in blocks:
-        yield block
-        size += block.size
+    for one in frames:
+        yield one
+        size += one.size
         if size >= characters:
             return
 

@@ -98,10 +98,7 @@ class Scheduler(WorkerComponent):
                 "coalesce(bool_or(planned_at > %s), false) FROM jobs.schedule",
                 (now,),
             ).fetchall()
-        if jumped:
-            return 0.0
-        ahead = POLL_S if following is None else (following - now).total_seconds()
-        return float(min(POLL_S, ahead))
+        return 0.0 if jumped else _ahead_of(following, now)
 
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.is_set():
@@ -179,9 +176,11 @@ class Scheduler(WorkerComponent):
             "SELECT min(next_tick) FROM jobs.schedule WHERE NOT suspended AND next_tick > %s",
             (now,),
         ).fetchall()
-        if following is None:
-            return POLL_S
-        return float(min(POLL_S, (following - now).total_seconds()))
+        return _ahead_of(following, now)
+
+
+def _ahead_of(following: datetime | None, now: datetime) -> float:
+    return POLL_S if following is None else min(POLL_S, (following - now).total_seconds())
 
 
 @contextmanager
