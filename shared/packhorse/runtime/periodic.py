@@ -16,6 +16,7 @@ class Periodic(WorkerComponent):
 
     The first call comes after one interval, or at the start with `at_once`. An action that fails
     is logged and counted, and the loop goes on, until `done` says that there is nothing more to do.
+    What was asked for before the end is done before it.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class Periodic(WorkerComponent):
     ) -> None:
         self._name, self._interval_s, self._action = name, interval_s, action
         self._clock = clock or SystemClock()
-        self._wake = threading.Event()
+        self._wake, self._asked = threading.Event(), threading.Event()
         if at_once:
             self._wake.set()
         self._done = done
@@ -38,6 +39,7 @@ class Periodic(WorkerComponent):
 
     def kick(self) -> None:
         """Call `action` as soon as possible; kicks during a call become one more call."""
+        self._asked.set()
         self._wake.set()
 
     def _run(self, stopping: threading.Event) -> None:
@@ -45,9 +47,15 @@ class Periodic(WorkerComponent):
             self._clock.wait(self._wake, self._interval_s)
             self._wake.clear()
             if stopping.is_set():
-                return
-            try:
-                self._action()
-            except Exception:
-                logger.exception("a periodic round failed", extra={"periodic": self._name})
-                PERIODIC_FAILURES.labels(self._name).inc()
+                break
+            self._call()
+        if self._asked.is_set():
+            self._call()
+
+    def _call(self) -> None:
+        self._asked.clear()
+        try:
+            self._action()
+        except Exception:
+            logger.exception("a periodic round failed", extra={"periodic": self._name})
+            PERIODIC_FAILURES.labels(self._name).inc()

@@ -151,6 +151,23 @@ def test_kicks_during_a_round_become_one_more() -> None:
     assert rounds.count == 2
 
 
+@pytest.mark.parametrize("during_a_round", [True, False])
+def test_what_was_asked_for_before_the_end_is_done_before_it(during_a_round: bool) -> None:
+    rounds = Rounds()
+    rounds.may_go.clear()
+    periodic = Periodic("p", 10.0, rounds, clock=ManualClock(), at_once=during_a_round)
+    if during_a_round:
+        periodic.start()
+        rounds.until(1)
+    periodic.kick()
+    periodic._worker.request_stop()
+    rounds.may_go.set()
+    if not during_a_round:
+        periodic.start()
+    periodic.stop(DEADLINE_S)
+    assert rounds.count == 1 + during_a_round
+
+
 def test_a_round_that_fails_is_not_the_last() -> None:
     clock, rounds = ManualClock(), Rounds()
     rounds.fails = True
