@@ -190,8 +190,10 @@ class Stage:
                 (timedelta(seconds=seconds),),
             )
 
-    def sweep(self, *, journal: Any = None, blobs: Any = None, grace: timedelta = GRACE) -> Sweep:
-        return Sweep(journal or self.journal, TOPIC, blobs or self.blobs, grace)
+    def sweep(
+        self, *, journal: Any = None, blobs: Any = None, grace: timedelta = GRACE, **bounds: int
+    ) -> Sweep:
+        return Sweep(journal or self.journal, TOPIC, blobs or self.blobs, grace, **bounds)
 
     def run(self, *, dry_run: bool = False, **altered: Any) -> CleanupRun:
         return run_by_hand(self.url, self.sweep(**altered), dry_run=dry_run)

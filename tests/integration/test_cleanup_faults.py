@@ -118,10 +118,7 @@ def test_a_store_that_fails_half_way_is_finished_by_the_next_run(stage: Stage) -
     assert stage.rows() == {}
 
 
-def test_a_cleaner_that_was_replaced_stops_removing(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("packhorse_services.cleanup.sweep._BATCH", 1)
+def test_a_cleaner_that_was_replaced_stops_removing(stage: Stage) -> None:
     packages = [stage.publish() for _ in range(3)]
     stage.forget_log()
     deleted: list[str] = []
@@ -132,7 +129,7 @@ def test_a_cleaner_that_was_replaced_stops_removing(
         stage.blobs.delete(key)
 
     with pytest.raises(CleanupLockLost):
-        stage.run(blobs=Altered(stage.blobs, {"delete": delete}))
+        stage.run(batch=1, blobs=Altered(stage.blobs, {"delete": delete}))
     assert len(deleted) == 1
     stage.run()
     assert not any(map(stage.has, packages))
@@ -142,10 +139,7 @@ def test_a_cleaner_that_was_replaced_stops_removing(
     ]
 
 
-def test_a_cleaner_whose_session_was_ended_stops_removing(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("packhorse_services.cleanup.sweep._BATCH", 1)
+def test_a_cleaner_whose_session_was_ended_stops_removing(stage: Stage) -> None:
     packages = [stage.publish() for _ in range(3)]
     stage.forget_log()
 
@@ -157,7 +151,7 @@ def test_a_cleaner_whose_session_was_ended_stops_removing(
         stage.blobs.delete(key)
 
     with pytest.raises(psycopg.OperationalError):
-        stage.run(blobs=Altered(stage.blobs, {"delete": delete}))
+        stage.run(batch=1, blobs=Altered(stage.blobs, {"delete": delete}))
     assert sum(map(stage.has, packages)) == 2
     stage.run()
     assert not any(map(stage.has, packages))
@@ -188,7 +182,6 @@ def _crashing(monkeypatch: pytest.MonkeyPatch, at: int) -> Iterator[Callable[[],
 def test_a_crash_at_any_step_loses_nothing_and_is_finished_later(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("packhorse_services.cleanup.sweep._BATCH", 2)
     for at in range(1, 200):
         kept, going, orphan = stage.publish(), [stage.publish() for _ in range(3)], stage.put()
         stage.append(kept)
@@ -216,7 +209,7 @@ def _crashed(stage: Stage, monkeypatch: pytest.MonkeyPatch, at: int) -> bool:
             step()
 
         try:
-            stage.run(blobs=Altered(stage.blobs, {"delete": delete}))
+            stage.run(batch=2, blobs=Altered(stage.blobs, {"delete": delete}))
         except Crash:
             return True
     return False

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,13 @@ from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.topology.open import TopologySettings
 from packhorse.topology.own_cluster import InstanceProperties, join
-from packhorse_services.cleanup import ledger
+from packhorse_services.cleanup import app, ledger
 from packhorse_services.cleanup.app import LEADER_TASK, cleanup_service
 from packhorse_services.cleanup.report import RunState
 from packhorse_services.cleanup.runner import request_run
 from packhorse_services.cleanup.schedule import adopt, schedule_of
 from packhorse_services.cleanup.settings import Settings
+from packhorse_services.cleanup.sweep import Sweep
 from tests.harness.cleanup import Altered, Stage, staged
 from tests.harness.waiting import eventually
 
@@ -184,7 +186,7 @@ def test_a_run_that_waits_without_a_job_is_done_by_the_next_one(stage: Stage) ->
 def test_more_than_one_run_may_do_is_done_at_once(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("packhorse_services.cleanup.sweep.MOST", 2)
+    monkeypatch.setattr(app, "Sweep", partial(Sweep, most=2))
     packages = [stage.publish() for _ in range(5)]
     stage.forget_log()
     declare(stage)

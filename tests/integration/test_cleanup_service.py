@@ -51,11 +51,8 @@ def test_by_hand_while_another_instance_is_at_it_is_refused(stage: Stage) -> Non
     assert stage.run().state is RunState.SUCCEEDED
 
 
-def test_a_cleaner_that_is_paused_loses_its_turn(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("packhorse_services.cleanup.cleanup_lock._IDLE", "200ms")
-    with acquire_lock(stage.url) as paused:
+def test_a_cleaner_that_is_paused_loses_its_turn(stage: Stage) -> None:
+    with acquire_lock(stage.url, idle="200ms") as paused:
 
         def next_takes_over() -> bool:
             try:

@@ -224,14 +224,11 @@ def test_an_orphan_that_is_committed_between_mark_and_removal_stays(stage: Stage
     assert stage.has(package)
 
 
-def test_more_than_one_run_may_do_is_done_by_the_next(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("packhorse_services.cleanup.sweep.MOST", 2)
+def test_more_than_one_run_may_do_is_done_by_the_next(stage: Stage) -> None:
     packages = [stage.publish() for _ in range(5)]
     stage.forget_log()
     for left, jobs in ((3, 1), (1, 2), (0, 2)):
-        stage.run()
+        stage.run(most=2)
         assert sum(map(stage.has, packages)) == left
         rows = stage.database.execute("SELECT topic FROM jobs.job").fetchall()
         assert rows == [("packhorse/cleanup/run",)] * jobs, "the service does the rest"

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from packhorse_services.cli.stack import supervisor as supervisor_module
 from packhorse_services.cli.stack.child import ChildProcess, ChildProgram, bound_log
 from packhorse_services.cli.stack.ports import free_port
 from packhorse_services.cli.stack.supervisor import StartFailed, Supervisor
@@ -42,12 +41,12 @@ class Stage:
         self.reported: list[str] = []
         self.children: list[ChildProcess] = []
 
-    def supervisor(self, *programs: ChildProgram) -> Supervisor:
+    def supervisor(self, *programs: ChildProgram, **options: int) -> Supervisor:
         children = [
             ChildProcess(program, self.folder / f"{program.name}.log") for program in programs
         ]
         self.children += children
-        return Supervisor(children, self.reported.append)
+        return Supervisor(children, self.reported.append, **options)
 
 
 @pytest.fixture
@@ -93,9 +92,9 @@ def test_a_program_that_never_is_ready_is_named(stage: Stage) -> None:
         supervisor.start(lambda: False, timeout=0.3)
 
 
-def test_some_start_at_a_time(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor_module, "_AT_ONCE", 1)
-    supervisor = stage.supervisor(_program("one"), _program("two"), _program("three"))
+def test_some_start_at_a_time(stage: Stage) -> None:
+    programs = map(_program, ("one", "two", "three"))
+    supervisor = stage.supervisor(*programs, at_once=1)
     supervisor.start(lambda: bool(stage.children[1].pid), timeout=300)
     assert [bool(child.pid) for child in stage.children] == [True, True, False]
 

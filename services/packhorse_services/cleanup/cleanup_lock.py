@@ -84,10 +84,13 @@ class CleanupLock:
 
 
 @contextmanager
-def acquire_lock(database_url: str, fence: Fence | None = None) -> Iterator[CleanupLock]:
+def acquire_lock(
+    database_url: str, fence: Fence | None = None, *, idle: str = _IDLE
+) -> Iterator[CleanupLock]:
     """Clean up alone, for a job or by hand. Raises `CleanupBusy` when somebody else does.
 
     A run that has just died may hold the lock until Postgres has noticed, so that is waited for.
+    One whose session says nothing for `idle`, an interval of Postgres, loses it.
     """
     with closing(connect(database_url, "cleanup", autocommit=True)) as connection:
         connection.execute("SELECT set_config('lock_timeout', %s, false)", (_PATIENCE,))
@@ -97,7 +100,7 @@ def acquire_lock(database_url: str, fence: Fence | None = None) -> Iterator[Clea
             connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
         except psycopg.errors.LockNotAvailable as error:
             raise CleanupBusy("another instance is cleaning up; wait for it to end") from error
-        connection.execute("SELECT set_config('idle_session_timeout', %s, false)", (_IDLE,))
+        connection.execute("SELECT set_config('idle_session_timeout', %s, false)", (idle,))
         with connection.transaction():
             act_as(connection, BOOKKEEPER)
             [(epoch,)] = connection.execute(

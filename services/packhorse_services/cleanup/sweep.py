@@ -42,10 +42,11 @@ _PATIENCE_S = 30.0
 _BEAT_S = 20.0
 logger = logging.getLogger(__name__)
 
-MOST = 10_000
+_MOST = 10_000
 """Candidates of one run; when there are more, another run follows at once."""
 
 _BATCH = 100
+"""Packages between two looks whether the lock is still this run's."""
 
 
 class JournalChanged(Transient):
@@ -59,8 +60,18 @@ class ForeignLog(Transient):
 class Sweep:
     """Removes what the log has forgotten and what nobody ever committed."""
 
-    def __init__(self, journal: Journal, topic: str, blobs: BlobStore, grace: timedelta) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        topic: str,
+        blobs: BlobStore,
+        grace: timedelta,
+        *,
+        most: int = _MOST,
+        batch: int = _BATCH,
+    ) -> None:
         self._journal, self._topic, self._blobs = journal, topic, blobs
+        self._most, self._batch = most, batch
         self._orphans = Orphans(blobs, grace)
 
     def perform(self, lock: CleanupLock, run: CleanupRun) -> bool:
@@ -87,11 +98,11 @@ class Sweep:
     def _perform(self, lock: CleanupLock, run: CleanupRun) -> bool:
         bounds = self._decide_bounds(lock, run)
         candidates, kept, complete = self._candidates(lock, run, bounds)
-        for batch in _batches(candidates):
+        for batch in _batches(candidates, self._batch):
             with lock.transaction() as connection:
                 ledger.mark(connection, run.id, batch)
         if not run.dry_run:
-            for batch in _batches(candidates):
+            for batch in _batches(candidates, self._batch):
                 self._remove(lock, run, batch)
         with lock.transaction() as connection:
             kept |= stored_packages.count_kept(connection)
@@ -127,7 +138,7 @@ class Sweep:
             if not run.dry_run and ledger.note_journal(connection, journal_id):
                 logger.warning("the journal is another one", extra={"journal": journal_id})
                 stored_packages.forget_offsets(connection)
-            keys = stored_packages.unplaced(connection, MOST)
+            keys = stored_packages.unplaced(connection, self._most)
         bounds = self._journal.bounds(self._topic)
         if self._journal.identity(self._topic) != journal_id:
             raise JournalChanged("the topic was created anew during the run; it is tried again")
@@ -142,14 +153,14 @@ class Sweep:
     ) -> tuple[list[Candidate], dict[str, int], bool]:
         """Return what goes, how many orphans stay and why, and whether that was all."""
         with lock.transaction() as connection:
-            forgotten = [
-                Candidate(key, RemovalReason.FORGOTTEN, length, offset)
-                for key, length, offset in stored_packages.below(connection, bounds.oldest, MOST)
-            ]
+            below = stored_packages.below(connection, bounds.oldest, self._most)
+        forgotten = [
+            Candidate(key, RemovalReason.FORGOTTEN, length, offset) for key, length, offset in below
+        ]
         if run.dry_run:
-            alone, young = self._orphans.preview(lock, MOST)
+            alone, young = self._orphans.preview(lock, self._most)
         else:
-            alone, young = self._orphans.see(lock, run.id, MOST)
+            alone, young = self._orphans.see(lock, run.id, self._most)
         found = forgotten + alone
         named = last_offsets(
             self._journal,
@@ -163,7 +174,7 @@ class Sweep:
             with lock.transaction() as connection:
                 stored_packages.place(connection, places)
         going = [candidate for candidate in found if candidate.package_id not in named]
-        complete = len(forgotten) < MOST and len(alone) < MOST
+        complete = len(forgotten) < self._most and len(alone) < self._most
         return going, {"young_orphans": young, "named_by_the_log": len(named)}, complete
 
     def _remove(self, lock: CleanupLock, run: CleanupRun, batch: Sequence[Candidate]) -> None:
@@ -197,9 +208,9 @@ def _still_unknown(connection: Connection, batch: Sequence[Candidate]) -> list[C
     ]
 
 
-def _batches(candidates: Sequence[Candidate]) -> Iterator[list[Candidate]]:
+def _batches(candidates: Sequence[Candidate], size: int) -> Iterator[list[Candidate]]:
     iterator = iter(candidates)
-    while batch := list(itertools.islice(iterator, _BATCH)):
+    while batch := list(itertools.islice(iterator, size)):
         yield batch
 
 

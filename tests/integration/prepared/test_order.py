@@ -203,11 +203,8 @@ def test_r6_what_is_remembered_of_a_snapshot_is_looked_at_once_and_forgotten_in_
     assert isinstance(outcome(early, requested(source, 10, DEEP, body)), StalePackage)
 
 
-def test_what_is_remembered_is_bounded(
-    author: Author, source: Source, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checks, "_SNAPSHOTS", 2)
-    remembering = PreparedChecks()
+def test_what_is_remembered_is_bounded(author: Author, source: Source) -> None:
+    remembering = PreparedChecks(snapshots=2)
     with connect(author.database_url, "tests") as connection:
         for number in range(5):
             body = replace(prepare(author, DEEP, *FIRST), seen=(0, number))

@@ -36,8 +36,8 @@ def record(offset: int, topic: str = "t", *, day: int = 0, size: int = 10) -> Re
     return Record(topic, 0, offset, FIRST_MS + day * DAY_MS, None, headers, value)
 
 
-def written(location: Location, *batches: list[Record]) -> list[File]:
-    files = Files(location)
+def written(location: Location, *batches: list[Record], **bounds: int) -> list[File]:
+    files = Files(location, **bounds)
     for batch in batches:
         files.add(tables.BRONZE, as_batch(batch, "j"))
     return files.close()
@@ -94,11 +94,8 @@ def test_who_begins_behind_what_a_table_has_is_refused(location: Location, batch
         append(location, tables.BRONZE, BatchMark(batch, batch + 7))
 
 
-def test_r30_no_more_than_a_group_of_rows_is_held(
-    location: Location, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(made, "GROUP_BYTES", 4_000)
-    files = Files(location)
+def test_r30_no_more_than_a_group_of_rows_is_held(location: Location) -> None:
+    files = Files(location, group_bytes=4_000)
     for number in range(200):
         files.add(tables.BRONZE, as_batch([record(number, "ab"[number % 2], size=1_000)], "j"))
         assert sum(sum(rows.nbytes for rows in one.held) for one in files._open.values()) < 4_000
@@ -107,10 +104,9 @@ def test_r30_no_more_than_a_group_of_rows_is_held(
 
 
 def test_r30_no_more_than_some_files_are_open_whatever_the_number_of_days(
-    location: Location, monkeypatch: pytest.MonkeyPatch
+    location: Location,
 ) -> None:
-    monkeypatch.setattr(made, "OPEN_FILES", 8)
-    files = Files(location)
+    files = Files(location, open_files=8)
     for number in range(60):
         days = ((number, 0), (500 + number, 1 + number))  # one in all batches, and one of its own
         files.add(tables.BRONZE, as_batch([record(n, day=day) for n, day in days], "j"))
@@ -123,30 +119,24 @@ def test_r30_no_more_than_some_files_are_open_whatever_the_number_of_days(
     assert len(held(location)) == 120
 
 
-def test_a_large_file_ends_and_an_idle_one_too(
-    location: Location, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(made, "GROUP_BYTES", 4_000)
-    monkeypatch.setattr(made, "FILE_BYTES", 10_000)
+def test_a_large_file_ends_and_an_idle_one_too(location: Location) -> None:
     days = [[record(n, day=n // 20, size=1_000)] for n in range(60)]
-    files = written(location, *days)
+    files = written(location, *days, group_bytes=4_000, file_bytes=10_000)
     assert len(files) > 3
     assert max(one.rows for one in files) < 20
     added(location, files)
     assert [offset for _, _, offset, _ in held(location)] == list(range(60))
 
 
-def test_r30_rows_are_read_a_bounded_number_of_bytes_at_a_time(
-    location: Location, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_r30_rows_are_read_a_bounded_number_of_bytes_at_a_time(location: Location) -> None:
     """Also of values that compress well, and across the row groups of a file."""
-    monkeypatch.setattr(made, "GROUP_BYTES", 100_000)
     records = [Record("t", 0, n, FIRST_MS, None, {}, bytes(10_000)) for n in range(100)]
-    (file,) = written(location, *(records[n : n + 5] for n in range(0, 100, 5)))
+    fives = (records[n : n + 5] for n in range(0, 100, 5))
+    (file,) = written(location, *fives, group_bytes=100_000)
     shape = made.columns(tables.BRONZE)
     path = arrow_files.path(location, f"bronze/{file.path}")
     with fs.LocalFileSystem().open_input_file(path) as raw:
-        read = list(made.rows_in(raw, {"topic": "t", "day": FIRST}, shape, 1_000))
+        read = list(made.rows_in(raw, {"topic": "t", "day": FIRST}, shape, 1_000, 100_000))
     assert sum(batch.num_rows for batch in read) == 100
     assert max(batch.nbytes for batch in read) < 200_000
 

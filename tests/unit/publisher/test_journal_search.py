@@ -1,14 +1,11 @@
 """R26: the search for packages of ours reports all the while that it goes on."""
 
-import pytest
-
 from packhorse.messaging.api import LogEnd, Outgoing, TopicSpec
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from packhorse_services.publisher.outbox import journal_search
 
 
-def test_r26_a_long_search_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_search, "_BEAT_S", 0.0)
+def test_r26_a_long_search_shows_that_it_lives() -> None:
     journal = MemoryJournal(MemoryLog())
     journal.create_topics([TopicSpec("package")])
     for _ in range(7):
@@ -20,5 +17,6 @@ def test_r26_a_long_search_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) 
         LogEnd.OLDEST,
         journal_search.Sought("us"),
         beat=lambda: beats.append(None),
+        beat_s=0.0,
     )
     assert (len(beats), found.end) == (7, 7)

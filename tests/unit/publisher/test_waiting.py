@@ -3,10 +3,7 @@
 import asyncio
 from typing import Any
 
-import pytest
-
 from packhorse.runtime.changes import ChangeSignal
-from packhorse_services.publisher.distributions import delivery_status
 from packhorse_services.publisher.distributions.delivery_status import DeliveryStatusQuery
 from packhorse_services.publisher.distributions.distribution_query import DistributionQuery
 
@@ -23,10 +20,10 @@ class Settled:
 class Counted(DeliveryStatusQuery):
     """Deliveries to subscribers whose progress the test sets; counts how often it is looked at."""
 
-    def __init__(self) -> None:
+    def __init__(self, look_s: float = 1e9) -> None:
         nothing: Any = None
         settled: Any = Settled()
-        super().__init__(nothing, nothing, settled)
+        super().__init__(nothing, nothing, settled, look_s=look_s)
         self.progress = {"a": -1}
         self.looks = 0
 
@@ -54,9 +51,7 @@ def waits(found: Counted) -> list[asyncio.Task[None]]:
     return [asyncio.create_task(distributions.wait(0, (), 60)) for _ in range(WAITERS)]
 
 
-def test_r30_all_who_wait_share_one_look_for_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery_status, "_LOOK_S", 1e9)
-
+def test_r30_all_who_wait_share_one_look_for_each_change() -> None:
     async def scenario() -> None:
         found = Counted()
         waiting = waits(found)
@@ -70,16 +65,14 @@ def test_r30_all_who_wait_share_one_look_for_each_change(monkeypatch: pytest.Mon
     asyncio.run(scenario())
 
 
-def test_who_falls_silent_is_waited_for_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery_status, "_LOOK_S", 0.0)
-    found = Counted()
+def test_who_falls_silent_is_waited_for_no_more() -> None:
+    found = Counted(look_s=0.0)
     assert found.is_awaited(0)
     found.progress = {}
     assert not found.is_awaited(0), "and nothing has changed meanwhile"
 
 
-def test_who_is_new_is_waited_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery_status, "_LOOK_S", 1e9)
+def test_who_is_new_is_waited_for_at_once() -> None:
     found = Counted()
     found.progress = {"a": 5}
     assert not found.is_awaited(5)

@@ -44,9 +44,15 @@ class Restarts:
 class Supervisor:
     """The children of one stack, in the order of their start."""
 
-    def __init__(self, children: Sequence[ChildProcess], report: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        children: Sequence[ChildProcess],
+        report: Callable[[str], None],
+        *,
+        at_once: int = _AT_ONCE,
+    ) -> None:
         self.children = children
-        self._report = report
+        self._report, self._at_once = report, at_once
         self._restarts = {child: Restarts() for child in children}
 
     def start(self, cancelled: Callable[[], bool], timeout: float = START_TIMEOUT_S) -> None:
@@ -62,7 +68,7 @@ class Supervisor:
                     deadline = time.monotonic() + timeout
                 elif time.monotonic() > deadline:
                     raise StartFailed(_late(late[0]))
-                waiting = [*late, *self._spawned(coming, _AT_ONCE - len(late))]
+                waiting = [*late, *self._spawned(coming, self._at_once - len(late))]
                 time.sleep(_POLL_S)
 
     @staticmethod

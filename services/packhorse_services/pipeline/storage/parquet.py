@@ -71,12 +71,21 @@ class File:
 class Files:
     """Takes rows of tables, and makes files of them, each of one topic and day if they have these.
 
-    Holds no more than `GROUP_BYTES` of rows and one batch, and `OPEN_FILES` files, whatever the
-    number of tables and days.
+    Holds no more than `group_bytes` of rows and one batch, and `open_files` files, whatever the
+    number of tables and days. A file of `file_bytes` is finished.
     """
 
-    def __init__(self, location: Location) -> None:
+    def __init__(
+        self,
+        location: Location,
+        *,
+        group_bytes: int = GROUP_BYTES,
+        open_files: int = OPEN_FILES,
+        file_bytes: int = FILE_BYTES,
+    ) -> None:
         self._location = location
+        self._group_bytes, self._open_files = group_bytes, open_files
+        self._file_bytes = file_bytes
         self._filesystem = arrow_files.filesystem(location)
         self._open: dict[tuple[str, str], _Open] = {}
         self._held = 0
@@ -91,9 +100,9 @@ class Files:
             self._open[table, folder] = file  # the last one to be closed
             file.hold(rows)
             self._held += rows.nbytes
-            if len(self._open) > OPEN_FILES:
+            if len(self._open) > self._open_files:
                 self._release()
-        if self._held >= GROUP_BYTES:
+        if self._held >= self._group_bytes:
             self._write()
 
     def close(self) -> list[File]:
@@ -122,7 +131,7 @@ class Files:
     def _write(self) -> None:
         """Write what is held. A file that got nothing since the last time is finished."""
         for key, file in list(self._open.items()):
-            if not file.held or file.write() >= FILE_BYTES:
+            if not file.held or file.write() >= self._file_bytes:
                 self._finish(key)
         self._held = 0
 
@@ -248,17 +257,21 @@ _NAMED = pa.schema([("file", pa.string())])
 
 
 def rows_in(
-    raw: pa.NativeFile, partition: Mapping[str, object], shape: pa.Schema, most: int
+    raw: pa.NativeFile,
+    partition: Mapping[str, object],
+    shape: pa.Schema,
+    most: int,
+    most_bytes: int = GROUP_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """Yield a file's rows with the columns of `shape`, `partition` has those that it leaves out.
 
-    Up to `most` at a time, and no more than about `GROUP_BYTES` of them.
+    Up to `most` at a time, and no more than about `most_bytes` of them.
     """
     file = pq.ParquetFile(raw, coerce_int96_timestamp_unit="us")
     reported = {name: pa.scalar(value) for name, value in partition.items()}
     for number in range(file.num_row_groups):
         group = file.metadata.row_group(number)
-        fit = GROUP_BYTES * group.num_rows // max(1, group.total_byte_size)
+        fit = most_bytes * group.num_rows // max(1, group.total_byte_size)
         size = max(1, min(most, fit))
         for part in file.iter_batches(size, row_groups=[number], use_threads=False):
             arrays = [

@@ -89,8 +89,11 @@ class _Live:
 class DeliveryStatusQuery:
     """Answers for the packages of one publisher agent."""
 
-    def __init__(self, pool: Pool, queues: Queues, watermark: StatusWatermark) -> None:
+    def __init__(
+        self, pool: Pool, queues: Queues, watermark: StatusWatermark, *, look_s: float = _LOOK_S
+    ) -> None:
         self._pool, self._queues, self._watermark = pool, queues, watermark
+        self._look_s = look_s
         self.changes = watermark.changes
         self._look: tuple[int, float, _Live] = (-1, 0.0, _Live({}))
 
@@ -165,10 +168,10 @@ class DeliveryStatusQuery:
 
         `targets` are those that it is for; none: all.
         Costs nothing while that is so: all who wait share one look for each change, and one every
-        half second for those who fall silent. Asked by the event loop's thread only.
+        `look_s` seconds for those who fall silent. Asked by the event loop's thread only.
         """
         version, at, live = self._look
-        is_fresh = version == self.changes.version and time.monotonic() < at + _LOOK_S
+        is_fresh = version == self.changes.version and time.monotonic() < at + self._look_s
         if is_fresh and live.is_behind(offset, targets):
             return True
         # That everybody is done is never said by an old look: somebody may be new.

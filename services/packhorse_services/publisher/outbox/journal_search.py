@@ -61,10 +61,11 @@ def search(
     sought: Sought,
     *,
     beat: Callable[[], None],
+    beat_s: float = _BEAT_S,
 ) -> Findings:
     """Read headers from `start` to what is the end now; from the oldest if `start` is gone.
 
-    `beat` is called every few seconds of a long reading. Raises `JournalUnavailable` when the
+    `beat` is called every `beat_s` seconds of a long reading. Raises `JournalUnavailable` when the
     end is not reached: then nothing is known.
     """
     bounds = journal.bounds(topic, after_appends=True)
@@ -77,7 +78,7 @@ def search(
         _note(findings, record, sought)
         if len(findings.sources) > sought.sources:
             del findings.sources[next(iter(findings.sources))]
-        if time.monotonic() >= beaten + _BEAT_S:
+        if time.monotonic() >= beaten + beat_s:
             beat()
             beaten = time.monotonic()
     return findings

@@ -152,7 +152,8 @@ class PreparedChecks:
     is remembered from one to the next. Used by one thread, whose snapshots follow each other.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, snapshots: int = _SNAPSHOTS) -> None:
+        self._snapshots = snapshots
         self._since: dict[tuple[str, Number], _Since] = {}
 
     def obstacles(
@@ -188,7 +189,7 @@ class PreparedChecks:
     def _remembered(self, *key: *tuple[str, Number]) -> _Since:
         since = self._since.pop(key, None) or _Since(*key)
         self._since[key] = since  # the last one used is the last one dropped
-        if len(self._since) > _SNAPSHOTS:
+        if len(self._since) > self._snapshots:
             del self._since[next(iter(self._since))]
         return since
 

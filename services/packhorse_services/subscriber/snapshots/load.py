@@ -53,6 +53,8 @@ class Load:
     package_ids: Mapping[str, Sequence[str]]
     progress: Callable[[int], None]
     path_filter: PathFilter = EVERYTHING
+    delete_nodes: int = _DELETE_NODES
+    """How many nodes one statement removes at most."""
 
     @property
     def changed(self) -> Sequence[str]:
@@ -115,7 +117,7 @@ def _replace_content(connection: Connection, blobs: BlobStore, work: Load) -> No
     taken = work.path_filter
     for root in work.roots:
         for region in taken.regions_at(root):
-            _remove(connection, region, region.top_in(root) or root, work.progress)
+            _remove(connection, region, region.top_in(root) or root, work)
     nodes = _counted((_all_nodes(work.snapshot, blobs)), work.progress)
     held = (node for node in nodes if taken.holds(node.path))
     copy_in(connection, map(taken.node, _below(work.roots, held)))
@@ -125,12 +127,10 @@ def _replace_content(connection: Connection, blobs: BlobStore, work: Load) -> No
     invalidate(connection, work.snapshot.package_id, work.changed)
 
 
-def _remove(
-    connection: Connection, region: Region, top: str, progress: Callable[[int], None]
-) -> None:
+def _remove(connection: Connection, region: Region, top: str, work: Load) -> None:
     """Remove what is taken of a region at and below `top`."""
-    for part in tree.cut(connection, region.own(top), _DELETE_NODES):
-        progress(0)
+    for part in tree.cut(connection, region.own(top), work.delete_nodes):
+        work.progress(0)
         parts = region.rules.parts_of(region.their_part(part))
         tree.delete_parts(connection, [*map(region.own_part, parts)])
 

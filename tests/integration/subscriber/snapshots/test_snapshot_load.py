@@ -11,7 +11,6 @@ import pytest
 from packhorse.packages.apply import INVALIDATE_CHANNEL
 from packhorse.snapshots.snapshot import left_out, new_id
 from packhorse.wire.messages import CommandState
-from packhorse_services.subscriber.snapshots import load as loading
 from packhorse_services.subscriber.snapshots.load import Load, load
 from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.snapshots import snapshot_of
@@ -98,10 +97,8 @@ def test_a_load_can_be_given_up_between_parts_and_between_deletions(
     feed: Feed,
     database_url: str,
     loaded: Callable[..., Load],
-    monkeypatch: pytest.MonkeyPatch,
     step: int,
 ) -> None:
-    monkeypatch.setattr(loading, "_DELETE_NODES", 3)  # of ten: four statements
     before = content_of(database_url)
     reported: list[int] = []
 
@@ -111,7 +108,7 @@ def test_a_load_can_be_given_up_between_parts_and_between_deletions(
             raise InterruptedError
 
     with psycopg.connect(database_url, autocommit=True) as connection:
-        work = loaded(progress)
+        work = dataclasses.replace(loaded(progress), delete_nodes=3)  # of ten: four statements
         with pytest.raises(InterruptedError):
             load(connection, feed.blobs, work, epoch_of(database_url))
         assert content_of(database_url) == before
