@@ -37,7 +37,7 @@ from packhorse.topology.voting.member import VotingMember
 from packhorse.topology.voting.sql import SqlVotingStore
 from packhorse.topology.voting.times import VotingTimes
 
-_LOOK_S = 30.0
+_LOOK_S = 120.0
 """How often to look without a hint. Changes are signalled by hints, and hints may be lost."""
 _ABOVE_ALL = 2**31
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
