@@ -25,10 +25,6 @@ def submit(
             show_default="the path of this one",
         ),
     ] = None,
-    wheel: Annotated[
-        Path | None,
-        typer.Option(exists=True, help="Packhorse's wheel, where their Python lacks just that."),
-    ] = None,
 ) -> None:
     """Run a task on the cluster of PACKHORSE_SPARK_MASTER: submit [OPTIONS] TASK [OPTIONS].
 
@@ -40,12 +36,12 @@ def submit(
     if settings.spark_master.startswith("local"):
         raise TaskRefused("PACKHORSE_SPARK_MASTER names no cluster; set it to spark://host:7077")
     python = executor_python or sys.executable
-    command = submission(settings, python, wheel)
+    command = submission(settings, python)
     os.environ["JAVA_HOME"] = str(java().parent.parent)
     os.execv(command[0], [*command, str(_PROGRAM), *context.args])  # noqa: S606 - it is no shell
 
 
-def submission(settings: Settings, python: str, wheel: Path | None) -> Sequence[str]:
+def submission(settings: Settings, python: str) -> Sequence[str]:
     """Return the command up to the program. Raises `JarsMissing`, `TaskRefused`."""
     jars = sorted(require_jars(settings.spark_jars).glob("*.jar"))
     pythons = {"spark.pyspark.python": python, "spark.pyspark.driver.python": sys.executable}
@@ -54,7 +50,6 @@ def submission(settings: Settings, python: str, wheel: Path | None) -> Sequence[
         *(_spark_submit(), "--master", settings.spark_master, "--deploy-mode", "client"),
         *("--name", "packhorse", "--driver-memory", settings.spark_memory),
         *("--jars", ",".join(map(str, jars))),
-        *(("--py-files", str(wheel)) if wheel else ()),
         *(part for name, value in conf.items() for part in ("--conf", f"{name}={value}")),
     ]
 
