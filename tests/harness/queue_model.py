@@ -105,7 +105,12 @@ class QueueMachine(RuleBasedStateMachine):
         self.subscriptions: dict[str, Subscription] = {}
         self.looks = 0
         self.subscriber_clock = ManualClock()
+        self._create()
+
+    def _create(self) -> None:
         create_topic(self.journal, TopicSpec(self.topic))
+        # Asked once, as who waits looks at it every few milliseconds.
+        self.identity = self.journal.identity(self.topic)
 
     @initialize(before=st.lists(_entries, max_size=30))
     def begin(self, before: list[PackageEntry]) -> None:
@@ -172,7 +177,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _announce(self, name: str, offset: int, editable: bool) -> None:
         self.subscriptions[name] = Subscription(offset, editable, self.log.number)
-        state = SubscriberState(AGENT, offset, journal_id=self.journal.identity(self.topic))
+        state = SubscriberState(AGENT, offset, journal_id=self.identity)
         encoded = encode_discovery(DiscoveryMessage(name, (state,), editable=editable))
         record = Record("discovery", 0, 0, 0, None, encoded.headers, encoded.value)
         self.queues.subscribers.note(record, True)
@@ -208,7 +213,7 @@ class QueueMachine(RuleBasedStateMachine):
     def create_anew(self, entries: list[PackageEntry]) -> None:
         if self.recreates:
             self.backend.remove_topic(self.topic)
-            create_topic(self.journal, TopicSpec(self.topic))
+            self._create()
             self.log = Log(self.log.number + 1)
             self._append(entries)
 
@@ -219,7 +224,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.clock.advance(2)
         cache = self.feed.cache
         return (
-            self.feed.identity == self.journal.identity(self.topic)
+            self.feed.identity == self.identity
             and cache.next >= self.log.next
             and cache.oldest == self.log.oldest
         )
