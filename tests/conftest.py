@@ -16,6 +16,7 @@ from xdist.scheduler import LoadFileScheduling, Scheduling
 
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.harness import proofs, scratch
+from tests.harness.compiled import compile_share
 from tests.harness.depth import examples
 from tests.harness.kafka.broker import RunningKafka, running_kafka
 from tests.harness.postgres import Databases, running_postgres
@@ -25,9 +26,10 @@ _SPARK_TIMEOUT_S = 1_800
 """Spark does little work at great cost, and more so beside two other workers on two cores."""
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Give each worker of a parallel run ports of its own: who is given one listens only later."""
     scratch.use_memory()
+    compile_share(config)
     _load_certificates_once()
     tmpdir.rmtree = scratch.remove
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
