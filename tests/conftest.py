@@ -79,9 +79,10 @@ def pytest_collection_finish() -> None:
 
 
 class WhatIsStartedOnce(LoadFileScheduling):
-    """Gives one worker all that shares a `packhorse up`, and one all that shares a Kafka broker.
+    """Gives one worker all that shares a `packhorse up`, a site or a Kafka broker.
 
-    A stack has twelve programs to start; a broker takes 3 % of a core while it does nothing.
+    A stack has twelve programs to start, a site four; a broker takes 3 % of a core while it does
+    nothing.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -89,6 +90,8 @@ class WhatIsStartedOnce(LoadFileScheduling):
         text = _text(self.config.rootpath / file)
         if re.search(r"\bup: Up\b", text):
             return "up"
+        if file.startswith("tests/e2e/") and re.search(r"\brunning: Site\b", text):
+            return "site"
         if "mark.spark" in text:  # what starts there is the session
             return file
         asks = r"\bkafka: RunningKafka[,)]"

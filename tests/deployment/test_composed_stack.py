@@ -11,7 +11,7 @@ from packhorse_services.pipeline.worker.command import TASKS
 from tests.harness.composed import ComposedStack, composed_secrets, prepared_postgres
 from tests.harness.deployment import compose, is_ours
 from tests.harness.kafka.broker import running_kafka
-from tests.harness.processes import READY_S
+from tests.harness.processes import READY_S, is_ready
 from tests.harness.waiting import eventually
 
 SUBSCRIBERS = ("sub1", "sub2", "sub3")
@@ -51,7 +51,7 @@ def test_it_starts_distributes_and_ends_cleanly(stack: ComposedStack, tmp_path: 
     for name in PROGRAMS:
         stack.start(name)
     for name in PROGRAMS:
-        eventually(lambda name=name: stack.healthy(name), timeout=READY_S, interval=1.0, what=name)
+        eventually(lambda name=name: healthy(stack, name), timeout=READY_S, what=name)
     token = read_token(tmp_path / "secrets" / "tokens")
     headers = {"authorization": f"Bearer {token}"}
     with httpx.Client(headers=headers, trust_env=False, timeout=120) as client:
@@ -62,6 +62,11 @@ def test_it_starts_distributes_and_ends_cleanly(stack: ComposedStack, tmp_path: 
         worked = [s for s in schedules["schedules"] if s["name"].startswith("packhorse.pipeline.")]
         assert [s["suspended"] for s in worked] == [True] * len(TASKS)
     assert set(stack.stop().values()) <= {0}, stack.said()
+
+
+def healthy(stack: ComposedStack, name: str) -> bool:
+    """Return what a health check says; each is a program, which starts where it will succeed."""
+    return (is_ready(stack.url(name)) or not stack.running(name)) and stack.healthy(name)
 
 
 def distribute(client: httpx.Client, stack: ComposedStack) -> None:

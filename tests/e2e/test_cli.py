@@ -257,3 +257,28 @@ def test_the_author_s_programs_are_instances_of_one_cluster(up: Up) -> None:
 
     wanted = ["cleanup", "content", "jobs", "publisher", "topology"]
     eventually(lambda: roles() == wanted, timeout=180, what="all five")
+
+
+def test_subscribers_are_operated(up: Up) -> None:
+    def operate(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        return packhorse(*words, data=up.data, check=check)
+
+    operate("pause", "subscriber", "sub3", *WAIT)
+    running = operate("reset", "offset", "sub3", "--to", "-1", "--yes", check=False)
+    assert running.returncode == 4
+    assert "stop" in running.stderr
+    operate("stop", "subscriber", "sub3", *WAIT)
+    identifier = operate("reset", "offset", "sub3", "--to", "-1", "--yes", *WAIT).stdout.strip()
+    operate("resume", "subscriber", "sub3", *WAIT)
+    shown = operate("get", "command", identifier).stdout
+    assert "RESET" in shown
+    assert "APPLIED" in shown
+    listed = operate("get", "commands", "--subscriber", "sub3", "-o", "name").stdout.split()
+    assert identifier in listed
+    retried = operate("retry", "subscriber", "sub3", *WAIT)
+    assert "RETRY" in operate("get", "command", retried.stdout.strip()).stdout
+    assert "asked to retry" in retried.stderr
+    assert operate("retry", "subscriber", "nobody", check=False).returncode == 3
+    assert operate("clear", "queue", "sub3", "--yes", *WAIT).stdout.strip().isdigit()
+    assert operate("pause", "subscriber", "nobody", check=False).returncode == 3
+    assert operate("get", "command", "0" * 32, check=False).returncode == 3

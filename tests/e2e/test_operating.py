@@ -10,7 +10,6 @@ import httpx
 import pytest
 
 from packhorse.db.connect import connect
-from tests.harness.command_line import Up, packhorse
 from tests.harness.processes import Process
 from tests.harness.site import Document, Site
 from tests.harness.waiting import eventually
@@ -201,28 +200,3 @@ def test_a_publisher_that_died_before_it_sent_sends_after_its_restart(
             (given["command_id"],),
         ).fetchall()
     assert rows == [(1,)], "sent twice, done once"
-
-
-def test_the_command_line_operates(up: Up) -> None:
-    def run(*words: str, check: bool = True) -> Any:
-        return packhorse(*words, data=up.data, check=check)
-
-    run("pause", "subscriber", "sub3", *WAIT)
-    running = run("reset", "offset", "sub3", "--to", "-1", "--yes", check=False)
-    assert running.returncode == 4
-    assert "stop" in running.stderr
-    run("stop", "subscriber", "sub3", *WAIT)
-    identifier = run("reset", "offset", "sub3", "--to", "-1", "--yes", *WAIT).stdout.strip()
-    run("resume", "subscriber", "sub3", *WAIT)
-    shown = run("get", "command", identifier).stdout
-    assert "RESET" in shown
-    assert "APPLIED" in shown
-    listed = run("get", "commands", "--subscriber", "sub3", "-o", "name").stdout.split()
-    assert identifier in listed
-    retried = run("retry", "subscriber", "sub3", *WAIT)
-    assert "RETRY" in run("get", "command", retried.stdout.strip()).stdout
-    assert "asked to retry" in retried.stderr
-    assert run("retry", "subscriber", "nobody", check=False).returncode == 3
-    assert run("clear", "queue", "sub3", "--yes", *WAIT).stdout.strip().isdigit()
-    assert run("pause", "subscriber", "nobody", check=False).returncode == 3
-    assert run("get", "command", "0" * 32, check=False).returncode == 3

@@ -99,9 +99,13 @@ class ComposedStack:
         self._started[name] = process
         return process
 
+    def running(self, name: str) -> bool:
+        """Return whether a service that was started has not ended."""
+        return self._started[name].running
+
     def healthy(self, name: str) -> bool:
         """Run the service's health check once. Raises `RuntimeError` when the service has ended."""
-        if not self._started[name].running:
+        if not self.running(name):
             raise RuntimeError(self._started[name].said())
         kind, *check = self._services[name]["healthcheck"]["test"]
         assert kind == "CMD"

@@ -136,7 +136,7 @@ class Program(Process):
         def answers() -> bool:
             if not self.running:  # waiting does not help any more
                 raise RuntimeError(self.said())
-            return _is_ready(self.url)
+            return is_ready(self.url)
 
         eventually(answers, timeout=timeout, what=f"{self.name} ready\n{self.said()}")
         return self
@@ -250,7 +250,8 @@ def running_programs(journal_url: str, **settings: Any) -> Iterator[Programs]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _is_ready(url: str) -> bool:
+def is_ready(url: str) -> bool:
+    """Return whether the program that serves there can work."""
     try:
         return httpx.get(f"{url}/readyz", timeout=5).is_success
     except httpx.TransportError:
