@@ -4,20 +4,16 @@ import json
 import logging
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, cast
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
+from pyspark.sql.streaming.listener import JStreamingQueryListener, StreamingQueryListener
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -89,7 +85,7 @@ class QueryWatch:
     @contextmanager
     def of(self, spark: SparkSession) -> Iterator[None]:
         """Watch the queries of `spark` while the block runs, their last batches included."""
-        listener = _Listener(self)
+        listener = cast(StreamingQueryListener, _Listener(self))
         spark.streams.addListener(listener)
         if self._bar is not None:
             self._bar.start()
@@ -102,24 +98,34 @@ class QueryWatch:
             spark.streams.removeListener(listener)
 
 
-class _Listener(StreamingQueryListener):
-    """Spark reports it of each batch, on a thread of its own."""
+class _Listener(JStreamingQueryListener):
+    """Spark reports it of each batch, on a thread of its own.
+
+    What it reports is asked for as one text: field by field, as PySpark does, it is hundreds of
+    calls of the JVM.
+    """
 
     def __init__(self, watch: QueryWatch) -> None:
         self._watch = watch
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+    @cached_property
+    def _jlistener(self) -> Any:
+        """What PySpark hands to the JVM."""
+        wrapper = "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper"
+        return getattr(SparkContext._jvm, wrapper)(self)
+
+    def onQueryStarted(self, jevent: Any) -> None:  # noqa: N802 - Spark's name
         """Wait: nothing is known yet."""
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+    def onQueryProgress(self, jevent: Any) -> None:  # noqa: N802 - Spark's name
         """Count a batch; one without records counts only for the lag."""
-        done = event.progress
-        query = done.name or "query"
-        seconds = done.batchDuration / 1000
-        lag = _lag(done.sources[0]) if done.sources else None
+        done = json.loads(jevent.progress().json())
+        query, number = done["name"] or "query", done["batchId"]
+        seconds = done["batchDuration"] / 1000
+        lag = _lag(done["sources"][0]) if done["sources"] else None
         if lag is not None:
             PIPELINE_LAG_RECORDS.labels(query).set(lag)
-        records = self._watch.counted(query, done.batchId) or done.numInputRows
+        records = self._watch.counted(query, number) or done["numInputRows"]
         if records == 0:
             return
         PIPELINE_BATCH_SECONDS.labels(query).observe(seconds)
@@ -129,17 +135,17 @@ class _Listener(StreamingQueryListener):
             "batch done",
             extra={
                 "query": query,
-                "batch": done.batchId,
+                "batch": number,
                 "records": records,
                 "seconds": round(seconds, 3),
                 "lag": lag,
             },
         )
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+    def onQueryIdle(self, jevent: Any) -> None:  # noqa: N802 - Spark's name
         """Pass over that there is nothing new."""
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+    def onQueryTerminated(self, jevent: Any) -> None:  # noqa: N802 - Spark's name
         """Whoever awaits the query reports the reason."""
 
 
@@ -150,10 +156,10 @@ def _let_spark_report(spark: SparkSession) -> None:
         session._jsparkSession.sparkContext().listenerBus().waitUntilEmpty(_TELLING_MS)
 
 
-def _lag(source: Any) -> int | None:
+def _lag(source: Mapping[str, Any]) -> int | None:
     """Return how many offsets the journal is ahead of a query, where its source says so."""
     try:
-        end, latest = json.loads(source.endOffset), json.loads(source.latestOffset)
+        end, latest = source["endOffset"], source["latestOffset"]
         return sum(
             max(0, int(offset) - int(end[topic][number]))
             for topic, partitions in latest.items()
