@@ -1,11 +1,15 @@
 """What Spark's Python workers are forked from: which PySpark they have, and that it may fork."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
+import pyspark
 import pytest
 
-from packhorse_services.pipeline.engine import python_daemon
+from packhorse_services.pipeline.engine import sitecustomize
+from packhorse_services.pipeline.engine.session import _LOCAL
 
 HOME = "/spark"
 ARCHIVES = [
@@ -25,21 +29,43 @@ def path(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_of_archives_those_of_spark_are_left(path: list[str]) -> None:
-    python_daemon.leave_archives()
+    sitecustomize.leave_archives()
     assert path == OTHERS
 
 
 def test_where_pyspark_is_in_its_archive_alone_they_stay(
     path: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(python_daemon, "find_spec", lambda _: None)
-    python_daemon.leave_archives()
+    monkeypatch.setattr(sitecustomize, "find_spec", lambda _: None)
+    sitecustomize.leave_archives()
     assert path == [*ARCHIVES, *OTHERS]
 
 
 def test_what_is_imported_before_the_forks_begins_no_thread() -> None:
-    program = "import os, pyspark.worker, pyspark.daemon; print(os.listdir('/proc/self/task'))"
+    program = (
+        "import os, pyspark.worker, pyspark.daemon, packhorse_services.pipeline.settings\n"
+        "print(os.listdir('/proc/self/task'))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.count(",") == 0, done.stdout
+
+
+def test_processes_that_are_not_forked_leave_the_archives_too(tmp_path: Path) -> None:
+    """And begin with what the operator has for every Python."""
+    (tmp_path / "sitecustomize.py").write_text("print('customized')")
+    archive = Path(pyspark.__file__).parent / "python" / "lib" / "pyspark.zip"
+    own = _LOCAL["spark.executorEnv.PYTHONPATH"]
+    program = "import sys, pyspark; print(pyspark.__file__, *sys.path, sep=chr(10))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(archive), own, str(tmp_path)])},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    customized, used, *path = done.stdout.splitlines()
+    assert (customized, used, done.stderr) == ("customized", pyspark.__file__, "")
+    assert str(tmp_path) in path
+    assert not {str(archive), own} & set(path)

@@ -42,6 +42,7 @@ _DEFAULTS = {
 _LOCAL = {
     # Executors elsewhere may have packhorse from a wheel, which is not there when this one starts.
     "spark.python.daemon.module": "packhorse_services.pipeline.engine.python_daemon",
+    "spark.executorEnv.PYTHONPATH": str(Path(__file__).parent),  # for its `sitecustomize`
     # Nothing is kept there, but Spark makes the folder, by default where the program was started.
     "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "packhorse-spark-warehouse")),
     "spark.driver.host": "127.0.0.1",
@@ -204,4 +205,14 @@ def _build(conf: Mapping[str, str], submitted: Mapping[str, Any], name: str) -> 
             builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    _look_up_once(SparkContext._jvm)
     return session
+
+
+def _look_up_once(jvm: Any) -> None:
+    """Keep what PySpark asks the JVM for with each expression.
+
+    Each time it would look into all jars for it, in several packages.
+    """
+    for name in ("functions", "PythonUtils"):
+        setattr(jvm, name, getattr(jvm, name))
