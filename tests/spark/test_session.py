@@ -14,6 +14,8 @@ from pyspark.sql.functions import col, count, lit
 
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.errors import SchemaChanged, TaskRefused
+from packhorse_services.pipeline.storage import delta, tables
+from packhorse_services.pipeline.storage.delta import load, stored
 from packhorse_services.pipeline.storage.location import Location
 from tests.harness.readable_tables import WRITTEN, filters, made
 from tests.harness.spark import spark_environment
@@ -137,3 +139,21 @@ def test_a_filter_on_a_table_of_the_pipeline_finds_its_rows(
     ]
     found = {row["place"]: row["found"] for row in reduce(DataFrame.union, counts).collect()}
     assert [found[place] for place in range(len(wanted))] == [rows for _, _, rows in wanted]
+
+
+def test_a_table_is_the_same_by_the_names_of_its_files_and_by_delta(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location, name = Location.parse(str(tmp_path / "a {b}")), tables.STATUSES
+    made(location, name)
+    for version, rows in ((0, 0), (1, 10), (2, 20)):
+        held = stored(location, name, version)
+        by_name = load(spark, location, name, held)
+        with monkeypatch.context() as many:
+            many.setattr(delta, "_FEW_FILES", -1)
+            by_delta = load(spark, location, name, held)
+        assert by_name.dtypes == by_delta.dtypes
+        assert "delta" not in by_name._jdf.queryExecution().toString().lower()
+        found = [sorted(map(str, frame.collect())) for frame in (by_name, by_delta)]
+        assert found[0] == found[1]
+        assert len(found[0]) == rows

@@ -173,8 +173,7 @@ def decode_what_is_missing(
     now = stored(location, tables.BRONZE)
     if now.transaction_version(APPLICATION) != begun:
         raise overtaken(tables.BRONZE)
-    reader = spark.read.format("delta").option("versionAsOf", now.version())
-    bronze = reader.load(location.spark_path(tables.BRONZE)).select(*SCHEMA.names)
+    bronze = load(spark, location, tables.BRONZE, now)
     there = {None, *(one.partition["topic"] for one in files_of(now))}
     for table, topic in _sources(decoder.topics).items():
         if topic not in there:  # its log alone says so

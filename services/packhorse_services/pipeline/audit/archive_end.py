@@ -18,7 +18,7 @@ from packhorse_services.pipeline.history.read import (
     with_headers,
 )
 from packhorse_services.pipeline.history.target import HistoryTarget, nothing_archived
-from packhorse_services.pipeline.storage import schemas, tables
+from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.location import Location
 
 _LOOK_S = 2.0
@@ -90,7 +90,7 @@ class ArchiveEnd:
         """Raise `TaskRefused` when only packages of other journals are archived."""
         if not self._records(situation, version).isEmpty():
             return
-        every = archived(self.spark, self.location, tables.BRONZE, schemas.BRONZE, version)
+        every = archived(self.spark, self.location, tables.BRONZE, version)
         if not with_headers(every).isEmpty():
             raise TaskRefused(
                 f"the archive has nothing of its journal {situation.journal_id}; it follows "

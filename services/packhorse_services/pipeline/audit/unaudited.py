@@ -9,7 +9,7 @@ from pyspark.sql import functions as f
 from packhorse.clock import SystemClock
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.history.read import archived
-from packhorse_services.pipeline.storage import schemas, tables
+from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.location import Location
 
 _LIVE_MS = 24 * 3600 * 1000
@@ -27,7 +27,7 @@ def unaudited(spark: SparkSession, location: Location, audited: Collection[str])
     """
     now_ms = SystemClock().wall_ms()
     with translated("audit"):
-        every = archived(spark, location, tables.ANNOUNCEMENTS, schemas.ANNOUNCEMENTS)
+        every = archived(spark, location, tables.ANNOUNCEMENTS)
         reported = every.where(f.expr(_MS) <= now_ms)
         newest_ms = _newest_ms(every.where(f.col("day") <= _day(now_ms)), reported)
         if newest_ms is None:

@@ -6,7 +6,6 @@ from functools import reduce
 
 import pyarrow as pa
 from deltalake.exceptions import TableNotFoundError
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
@@ -23,8 +22,8 @@ from packhorse.wire.record import Undecodable
 from packhorse_services.pipeline.archive.reading import headers_of
 from packhorse_services.pipeline.errors import TablesUnusable
 from packhorse_services.pipeline.history.packages import Packages, package_files
-from packhorse_services.pipeline.storage import columns, schemas, tables
-from packhorse_services.pipeline.storage.delta import stored
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.delta import load, stored
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.queries import RELATION, literal, rows
 
@@ -44,23 +43,15 @@ NUMBERS = t.StructType(
 
 
 def archived(
-    spark: SparkSession,
-    location: Location,
-    table: str,
-    schema: t.StructType,
-    version: int | None = None,
+    spark: SparkSession, location: Location, table: str, version: int | None = None
 ) -> DataFrame:
     """Return a table of the archive, as it is now or was at a version.
 
     Raises `TablesUnusable` when it isn't there yet.
     """
-    reader = spark.read.format("delta")
-    if version is not None:
-        reader = reader.option("versionAsOf", version)
     try:
-        frame = reader.load(location.spark_path(table))
-        return columns.require(frame, schema, table)
-    except AnalysisException as error:
+        return load(spark, location, table, stored(location, table, version))
+    except TableNotFoundError as error:
         raise _no_table(location, table) from error
 
 
@@ -89,7 +80,7 @@ def package_records(
     `version` is bronze's, without it the newest. Added are `publisher_agent` and `package_id`, null
     where the header is missing.
     """
-    bronze = archived(spark, location, tables.BRONZE, schemas.BRONZE, version)
+    bronze = archived(spark, location, tables.BRONZE, version)
     return with_headers(bronze.where(f.col("journal_id") == journal_id))
 
 
@@ -180,7 +171,7 @@ def said_by(
 
     With `journal_id`, only what was said of that journal.
     """
-    said = archived(spark, location, tables.STATUSES, schemas.STATUSES).where(
+    said = archived(spark, location, tables.STATUSES).where(
         (f.col("subscriber") == subscriber) & f.col("publisher_agent").isin(list(agents))
     )
     if journal_id:

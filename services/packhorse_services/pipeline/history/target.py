@@ -16,7 +16,7 @@ from packhorse_services.pipeline.history.read import (
     gaps,
     with_headers,
 )
-from packhorse_services.pipeline.storage import schemas, tables
+from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.delta import stored
 from packhorse_services.pipeline.storage.location import Location
 
@@ -108,7 +108,7 @@ def _subscriptions(
         within &= f.col("offset") <= offset
     if time is not None:
         within &= f.col("time") <= f.lit(time)
-    raw = archived(spark, location, tables.BRONZE, schemas.BRONZE, version)
+    raw = archived(spark, location, tables.BRONZE, version)
     rows = with_headers(raw).groupBy("journal_id", "publisher_agent")
     return rows.agg(
         f.min("offset").alias("first"),

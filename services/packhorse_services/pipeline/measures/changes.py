@@ -12,6 +12,7 @@ from pyspark.sql import functions as f
 
 from packhorse_services.pipeline.measures.times import HOUR_MS, milliseconds
 from packhorse_services.pipeline.storage import columns, schemas, tables
+from packhorse_services.pipeline.storage.delta import load, stored
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.table_files import opened, whole_from
 
@@ -58,8 +59,8 @@ class Sources:
         there = self.versions[name]
         if there.version < 0:
             return self._spark.createDataFrame([], SOURCES[name])
-        reader = self._spark.read.format("delta").option("versionAsOf", there.version)
-        return columns.require(reader.load(self._location.spark_path(name)), SOURCES[name], name)
+        held = stored(self._location, name, there.version)
+        return load(self._spark, self._location, name, held)
 
     def earliest(self, name: str) -> int | None:
         """Return the time of a table's first row, in milliseconds; None: it has no row.

@@ -18,8 +18,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from packhorse_services.pipeline.errors import Overtaken
 from packhorse_services.pipeline.measures.hours import Hours
-from packhorse_services.pipeline.storage import columns, schemas, tables
-from packhorse_services.pipeline.storage.delta import MEASURES, answered, prepare, stored
+from packhorse_services.pipeline.storage import schemas, tables
+from packhorse_services.pipeline.storage.delta import MEASURES, answered, load, prepare, stored
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import as_they_are, written
 from packhorse_services.pipeline.storage.queries import RELATION, rows
@@ -45,7 +45,7 @@ class MeasuresTables:
 
     def rows(self, name: str) -> DataFrame:
         """Return what a table had. Raises `SchemaChanged`."""
-        return self._rows(name, self.found[name].version())
+        return load(self.spark, self.location, name, self.found[name])
 
     def noted(self) -> list[dict[str, Any]]:
         """Return the rows of `schemas.MEASURED`."""
@@ -62,7 +62,9 @@ class MeasuresTables:
         condition = wanted.condition()
         whole = made.where(condition)
         if gone:
-            others = self._rows(name, held.version()).where(f.col("day").isin(*wanted.partial_days))
+            others = load(self.spark, self.location, name, held).where(
+                f.col("day").isin(*wanted.partial_days)
+            )
             whole = whole.unionByName(others.where(f"NOT ({condition})"))
         # One file a day, and few open at a time.
         sorted_rows = whole.repartition("day").sortWithinPartitions("day")
@@ -88,11 +90,6 @@ class MeasuresTables:
                 mode="overwrite",
                 commit_properties=_mark(held, commit),
             )
-
-    def _rows(self, name: str, version: int) -> DataFrame:
-        reader = self.spark.read.format("delta").option("versionAsOf", version)
-        there = reader.load(self.location.spark_path(name))
-        return columns.require(there, MEASURES[name], name)
 
     def _held(self, name: str) -> DeltaTable:
         """Return a table as it is now, unless another run has committed on it."""

@@ -15,7 +15,7 @@ from packhorse_services.pipeline.history.read import (
     without_repeats,
 )
 from packhorse_services.pipeline.history.target import HistoryTarget
-from packhorse_services.pipeline.storage import schemas, tables
+from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.location import Location
 
 _REPORTED = 20
@@ -30,8 +30,8 @@ def require_heard_of(
     """
     if not subscriber or any(one.subscriber == subscriber for one in snapshots):
         return
-    said = archived(spark, location, tables.STATUSES, schemas.STATUSES).select("subscriber")
-    announced = archived(spark, location, tables.ANNOUNCEMENTS, schemas.ANNOUNCEMENTS)
+    said = archived(spark, location, tables.STATUSES).select("subscriber")
+    announced = archived(spark, location, tables.ANNOUNCEMENTS)
     named = said.unionByName(announced.select("subscriber"))
     if not named.where(f.col("subscriber") == subscriber).isEmpty():
         return
@@ -92,7 +92,7 @@ def _begun(
     spark: SparkSession, location: Location, target: HistoryTarget, subscriber: str
 ) -> DataFrame:
     """Return publisher_agent and started_offset of each subscription, as announced last."""
-    reported = archived(spark, location, tables.ANNOUNCEMENTS, schemas.ANNOUNCEMENTS)
+    reported = archived(spark, location, tables.ANNOUNCEMENTS)
     subscriptions = reported.where(f.col("subscriber") == subscriber).select(
         "time", "offset", f.explode("lanes").alias("subscription")
     )

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import deltalake
+import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, SparkSession
@@ -104,9 +105,10 @@ def _prepare(location: Location, name: str, schema: StructType) -> None:
     )
 
 
-def stored(location: Location, table: str) -> deltalake.DeltaTable:
-    """Return a table as it is now, without Spark."""
-    return deltalake.DeltaTable(location.delta_uri(table), storage_options=location.delta_options())
+def stored(location: Location, table: str, version: int | None = None) -> deltalake.DeltaTable:
+    """Return a table as it is now or was at a version, without Spark."""
+    uri, options = location.delta_uri(table), location.delta_options()
+    return deltalake.DeltaTable(uri, version=version, storage_options=options)
 
 
 def last_version(location: Location, table: str) -> int | None:
@@ -195,10 +197,32 @@ def overtaken(table: str) -> Overtaken:
     )
 
 
-def load(spark: SparkSession, location: Location, table: str) -> DataFrame:
-    """Return a table of the archive with its columns in order. Raises `SchemaChanged`."""
-    frame = spark.read.format("delta").load(location.spark_path(table))
-    return columns.require(frame, ARCHIVE[table], table)
+_FEW_FILES = 100
+
+_OLDEST_READERS = 1
+"""Of tables that any reader understands: their rows are those of their files, under their names."""
+
+
+def load(
+    spark: SparkSession, location: Location, table: str, held: deltalake.DeltaTable | None = None
+) -> DataFrame:
+    """Return a table with its columns in order, at the version of `held`, else the newest one.
+
+    Raises `SchemaChanged`, and `TableNotFoundError`. Where its files are few, Spark is told their
+    names: Delta finds them by queries of Spark, which take a second for each version of a table.
+    """
+    held = held or stored(location, table)
+    folder = location.spark_path(table)
+    schema = StructType.fromJson(json.loads(held.schema().to_json()))
+    paths = pa.table(held.get_add_actions()).column("path").to_pylist()
+    if len(paths) > _FEW_FILES or held.protocol().min_reader_version > _OLDEST_READERS:
+        frame = spark.read.format("delta").option("versionAsOf", held.version()).load(folder)
+    elif paths:
+        reader = spark.read.schema(schema).options(basePath=folder, __globPaths__="false")
+        frame = reader.parquet(*(f"{folder}/{path}" for path in paths))
+    else:
+        frame = spark.createDataFrame([], schema)
+    return columns.require(frame, {**ARCHIVE, **MEASURES}[table], table)
 
 
 def _nullable(schema: StructType) -> str:

@@ -11,7 +11,8 @@ from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.wire.messages import Status
 from packhorse_services.pipeline.history.bases import began, known_agents, serves
 from packhorse_services.pipeline.history.read import archived
-from packhorse_services.pipeline.storage import columns, schemas, tables
+from packhorse_services.pipeline.storage import schemas, tables
+from packhorse_services.pipeline.storage.delta import load
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import as_they_are, written
 from packhorse_services.pipeline.storage.table_files import (
@@ -59,7 +60,7 @@ def expire(location: Location, table: str, before: date) -> None:
 
 def old_statuses(spark: SparkSession, location: Location, before: date) -> DataFrame:
     """Return the statuses that `expire_statuses` deletes."""
-    said = archived(spark, location, tables.STATUSES, schemas.STATUSES)
+    said = archived(spark, location, tables.STATUSES)
     return expired_statuses(said, before)
 
 
@@ -72,9 +73,7 @@ def expire_statuses(spark: SparkSession, location: Location, before: date) -> No
     held = opened(location, tables.STATUSES)
     if held is None or not any(one.day < before for one in files_of(held)):
         return
-    at = spark.read.format("delta").option("versionAsOf", held.version())
-    said = at.load(location.spark_path(tables.STATUSES))
-    said = columns.require(said, schemas.STATUSES, tables.STATUSES)
+    said = load(spark, location, tables.STATUSES, held)
     old = expired_statuses(said, before).select(*_PLACE).persist()
     try:
         affected = {row["day"] for row in old.select("day").distinct().collect()}

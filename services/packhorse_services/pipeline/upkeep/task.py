@@ -12,8 +12,8 @@ from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.read import archived
 from packhorse_services.pipeline.measures.changes import current
-from packhorse_services.pipeline.storage import columns, compaction, delta, schemas, tables
-from packhorse_services.pipeline.storage.delta import SILVER, is_decoded
+from packhorse_services.pipeline.storage import compaction, delta, tables
+from packhorse_services.pipeline.storage.delta import SILVER, is_decoded, load
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.table_files import files_of, opened
 from packhorse_services.pipeline.upkeep import bodies, expiry
@@ -80,7 +80,7 @@ def _held(
 ) -> Needed | None:
     """Return the first package that must stay, for no snapshot holds it; None: there is none."""
     packages = _packages(spark, location)
-    reported = archived(spark, location, tables.ANNOUNCEMENTS, schemas.ANNOUNCEMENTS)
+    reported = archived(spark, location, tables.ANNOUNCEMENTS)
     sets = followed(reported.where(f.col("day") >= f.lit(begin)))
     return needed(packages, covered(packages, snapshots, sets))
 
@@ -143,8 +143,7 @@ def _there(location: Location, names: Iterable[str]) -> list[str]:
 
 
 def _packages(spark: SparkSession, location: Location) -> DataFrame:
-    frame = spark.read.format("delta").load(location.spark_path(tables.PACKAGES))
-    return columns.require(frame, schemas.PACKAGES, tables.PACKAGES)
+    return load(spark, location, tables.PACKAGES)
 
 
 def _expired_bodies(
