@@ -25,6 +25,8 @@ from tests.harness.s3 import ACCESS_KEY, SECRET_KEY, S3Server, running_s3
 _SPARK_TIMEOUT_S = 1_800
 """Spark does little work at great cost, and more so beside two other workers on two cores."""
 
+_BROKER = pytest.StashKey[RunningKafka]()
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Give each worker of a parallel run ports of its own: who is given one listens only later."""
@@ -86,16 +88,21 @@ class WhatIsStartedOnce(LoadFileScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
-        text = _text(self.config.rootpath / file)
-        if re.search(r"\bup: Up\b", text):
-            return "up"
-        if file.startswith("tests/e2e/") and re.search(r"\brunning: Site\b", text):
-            return "site"
-        if "mark.spark" in text:  # what starts there is the session
-            return file
-        asks = r"\bkafka: RunningKafka[,)]"
-        return "kafka" if re.search(r"\[(.*-)?kafka", nodeid) or re.search(asks, text) else file
+        return _shared(self.config.rootpath, nodeid)
+
+
+def _shared(root: Path, nodeid: str) -> str:
+    """Return what a test has in common with others: something costly, or its file."""
+    file, _, _ = nodeid.partition("::")
+    text = _text(root / file)
+    if re.search(r"\bup: Up\b", text):
+        return "up"
+    if file.startswith("tests/e2e/") and re.search(r"\brunning: Site\b", text):
+        return "site"
+    if "mark.spark" in text:  # what starts there is the session
+        return file
+    asks = r"\bkafka: RunningKafka[,)]"
+    return "kafka" if re.search(r"\[(.*-)?kafka", nodeid) or re.search(asks, text) else file
 
 
 @cache
@@ -136,10 +143,29 @@ def database_url(databases: Databases) -> str:
 
 
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[RunningKafka]:
+def kafka(request: pytest.FixtureRequest) -> Iterator[RunningKafka]:
     """A real Kafka broker for the whole session; each test takes topics of its own."""
     with running_kafka() as broker:
+        request.session.stash[_BROKER] = broker
         yield broker
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Start the broker again where a test asks for it behind the end of its group."""
+    broker = item.session.stash.get(_BROKER, None)
+    if broker and not broker.running and _shared(item.config.rootpath, item.nodeid) == "kafka":
+        broker.start()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the broker behind the group that shares it, on the one worker that has the group."""
+    broker = item.session.stash.get(_BROKER, None)
+    if broker and broker.running and nextitem and "PYTEST_XDIST_WORKER" in os.environ:
+        now, then = (_shared(item.config.rootpath, one.nodeid) for one in (item, nextitem))
+        if now == "kafka" != then:
+            broker.discard()
 
 
 @pytest.fixture(scope="session")
