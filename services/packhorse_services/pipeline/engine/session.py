@@ -40,7 +40,7 @@ _DEFAULTS = {
     "spark.python.authenticate.socketTimeout": "300s",
 }
 _LOCAL = {
-    # Executors elsewhere may have packhorse from a wheel, which is not there when this one starts.
+    # Not on a cluster, whose machines have packhorse at other paths.
     "spark.python.daemon.module": "packhorse_services.pipeline.engine.python_daemon",
     "spark.executorEnv.PYTHONPATH": str(Path(__file__).parent),  # for its `sitecustomize`
     # Nothing is kept there, but Spark makes the folder, by default where the program was started.
