@@ -96,7 +96,7 @@ class QueueMachine(RuleBasedStateMachine):
         patch = self.patches.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(columns, "_ENTRIES", 4)
         patch.setattr(queue_feed, "_POLL_S", 0.02)
-        patch.setattr(reading, "_POLL_S", 0.02)
+        patch.setattr(reading, "_FOLLOW_S", 0.02)
         patch.setattr(reading, "_CHECK_S", 0.0)
         patch.setattr(ranges, "_CHUNK", 7)
         patch.setattr(journal_pages, "_RECORDS", 9)
