@@ -63,30 +63,30 @@ def test_frames_without_changes_stay_as_they_are_stored(
         part = stored(blobs, held, frame_bytes)
         rows = listed(part, blobs)
         assert rows is not None
-        frames = [block.frame for block, _ in stored_frames(part, rows, blobs)]
+        frames = [one.frame for one, _ in stored_frames(part, rows, blobs)]
         after = list(after_changes(part, Changes(told(changes)), blobs, frame_bytes))
         blobs.delete(node_list_key(part))
         anew = list(after_changes(part, Changes(told(changes)), blobs, frame_bytes))
     wanted = list(merged(map(measured, held), told(changes)))
-    for blocks in (after, anew):
-        assert [node for block in blocks for node in nodes_of(block.frame)] == [
+    for listing in (after, anew):
+        assert [node for one in listing for node in nodes_of(one.frame)] == [
             one.node for one in wanted
         ]
         assert pa.concat_tables(
-            [rows[:0].drop_columns("end"), *(block.rows for block in blocks)]
+            [rows[:0].drop_columns("end"), *(one.rows for one in listing)]
         ).to_pylist() == [
             {"path": node.path, "size": size, "hash": number} for node, size, number in wanted
         ]
-    touched = sum(frame not in [block.frame for block in after] for frame in frames)
+    touched = sum(frame not in [one.frame for one in after] for frame in frames)
     assert touched <= len(changes)
 
 
 @given(st.lists(st.integers(1, 300), max_size=20), st.integers(1, 500))
 def test_runs_hold_everything_in_its_order(sizes: list[int], limit: int) -> None:
     nodes = (measured(page(f"/{at:02}", at))._replace(size=size) for at, size in enumerate(sizes))
-    blocks = list(listed_frames(nodes, frame_bytes=1))
-    cut = [list(run) for run in runs(blocks, limit)]
-    assert [one for run in cut for one in run] == blocks
+    frames = list(listed_frames(nodes, frame_bytes=1))
+    cut = [list(run) for run in runs(frames, limit)]
+    assert [one for run in cut for one in run] == frames
     assert all(sum(one.size for one in run) >= limit for run in cut[:-1])
     assert all(sum(one.size for one in run[:-1]) < limit for run in cut)
 
@@ -107,8 +107,8 @@ def test_parts_go_on_in_their_order_with_room_for_each() -> None:
 
 def stored(blobs: FilesystemBlobs, nodes: list[Node], frame_bytes: int = 60) -> Part:
     noted = NodeList()
-    blocks = listed_frames(map(measured, nodes), frame_bytes)
-    part = write_part(noted.noted(blocks), part_key(ID, 0), blobs)
+    frames = listed_frames(map(measured, nodes), frame_bytes)
+    part = write_part(noted.noted(frames), part_key(ID, 0), blobs)
     noted.store(part, blobs)
     return part
 
