@@ -73,21 +73,22 @@ def two_with(topology: Topology, name: str) -> list:  # type: ignore[type-arg]
 
 
 def test_a_leader_task_may_be_asked_for_while_it_takes_part(database_url: str) -> None:
-    with (
-        Topology("web", database_url=database_url, instance_id="first", **QUICK) as first,
-        Topology("web", database_url=database_url, instance_id="second", **QUICK) as second,
-    ):
-        one = first.leader("cleaning")
-        eventually(one.is_mine, timeout=WAIT_S, what="the first leads")
-        two = second.leader("cleaning")
-        assert second.current_view(wait=WAIT_S) is not None
-        assert not two.is_mine()
-        with one.transaction() as connection:
-            connection.execute("CREATE TABLE cleaned (id int)")
-        with pytest.raises(NotLeader), two.transaction():
-            pass
-        first.close()
-        eventually(two.is_mine, timeout=WAIT_S, what="the second leads")
+    first = Topology("web", database_url=database_url, instance_id="first", **QUICK)
+    second = Topology("web", database_url=database_url, instance_id="second", **QUICK)
+    with first:
+        assert first.current_view(wait=WAIT_S) is not None  # it has joined before the second starts
+        with second:
+            one = first.leader("cleaning")
+            eventually(one.is_mine, timeout=WAIT_S, what="the first leads")
+            two = second.leader("cleaning")
+            assert second.current_view(wait=WAIT_S) is not None
+            assert not two.is_mine()
+            with one.transaction() as connection:
+                connection.execute("CREATE TABLE cleaned (id int)")
+            with pytest.raises(NotLeader), two.transaction():
+                pass
+            first.close()
+            eventually(two.is_mine, timeout=WAIT_S, what="the second leads")
 
 
 def test_what_can_not_be_announced_or_found_is_told_at_once(database_url: str) -> None:
