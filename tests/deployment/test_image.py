@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -24,6 +25,14 @@ def test_what_the_image_copies_exists_and_reaches_the_builder() -> None:
         for source in line.split()[:-1]:
             assert (ROOT / source).exists(), source
             assert f"!{source}" in ignored, f"{source} is kept from the builder"
+
+
+def test_what_a_wheel_is_made_of_is_copied() -> None:
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
+    made_of = wheel["targets"]["wheel"]
+    copied = re.findall(r"^COPY (?!--from)(\S+) \S+$", TEXT, re.MULTILINE)
+    for source in (*made_of["packages"], *made_of["force-include"]):
+        assert any(source.startswith(one) for one in copied), source
 
 
 def test_nothing_private_reaches_the_builder() -> None:

@@ -124,7 +124,12 @@ def _pinned() -> list[str]:
     return [f"{name}-{revision}.jar" for name, revision in pins]
 
 
-def _spark_jars() -> Path:
+def spark_home() -> Path:
+    """Return the folder of the Spark in PySpark."""
     import pyspark
 
-    return Path(pyspark.__file__).parent / "jars"
+    return Path(pyspark.__file__).parent
+
+
+def _spark_jars() -> Path:
+    return spark_home() / "jars"
