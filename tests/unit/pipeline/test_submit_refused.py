@@ -14,6 +14,7 @@ from packhorse_services.pipeline.program import program
         (("submit", "archive"), {"PACKHORSE_SPARK_MASTER": "local[2]"}, "names no cluster"),
         (("submit", "archive"), {"SPARK_HOME": "/nowhere"}, "there is no /nowhere/bin"),
         (("submit", "archive"), {"PACKHORSE_SPARK_JARS": "/nowhere"}, "packhorse-pipeline jars"),
+        (("submit", "--deploy-mode", "cluster", "archive"), {}, "only on Kubernetes"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_starts(

@@ -16,6 +16,7 @@ from pyspark.conf import SparkConf
 from pyspark.sql import SparkSession
 
 from packhorse.errors import PackhorseError
+from packhorse_services.pipeline.engine import kubernetes
 from packhorse_services.pipeline.engine.jars import class_archive, java, require_jars
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.settings import Settings
@@ -139,13 +140,18 @@ def _session(settings: Settings, location: Location, name: str) -> SparkSession:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         conf = _LOCAL | conf
     else:  # executors have an environment of their own, and read blobs
-        keys = {key: os.environ[key] for key in _S3_KEYS if key in os.environ}
-        conf |= {f"spark.executorEnv.{key}": value for key, value in keys.items()}
+        conf |= _keys_for_executors(dict(submitted.getAll()) | settings.spark_conf)
     return _build(
         _with_java_options(conf | settings.spark_conf, master),
         dict(submitted.getAll()),
         f"packhorse {name}",
     )
+
+
+def _keys_for_executors(chosen: Mapping[str, str]) -> dict[str, str]:
+    """Return what gives S3's keys to executors, but for those that a secret of theirs gives."""
+    keys = (key for key in _S3_KEYS if kubernetes.secret_of(key, "executor") not in chosen)
+    return {f"spark.executorEnv.{key}": os.environ[key] for key in keys if key in os.environ}
 
 
 def _submitted() -> SparkConf:
@@ -162,6 +168,8 @@ def _launch(settings: Settings, master: str) -> dict[str, str]:
     conf = {"spark.driver.memory": settings.spark_memory}
     if master.startswith("local"):
         return {**conf, _CLASS_PATH: f"{folder}/*"}
+    if kubernetes.is_kubernetes(master):
+        return {**conf, **kubernetes.driver_here(settings)}
     return {**conf, "spark.jars": ",".join(str(jar) for jar in sorted(folder.glob("*.jar")))}
 
 

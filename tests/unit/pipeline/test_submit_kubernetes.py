@@ -1,0 +1,126 @@
+"""What `submit` asks Spark for on Kubernetes, and what the image's pods start; nothing is run."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from packhorse import __version__
+from packhorse_services.pipeline import pod
+from packhorse_services.pipeline.engine.jars import require_jars
+from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.settings import Settings
+from packhorse_services.pipeline.submit import in_cluster, submission, with_driver_here
+
+MASTER = "k8s://http://127.0.0.1:9"
+IMAGE = "spark.kubernetes.container.image"
+FROM_SECRET = "spark.kubernetes.driver.secretKeyRef.PACKHORSE_JOURNAL_URL"
+DRIVER_ENV = "spark.kubernetes.driverEnv."
+EXECUTOR = {
+    "SPARK_HOME": "/spark",
+    "SPARK_CONF_DIR": "/opt/spark/conf",
+    "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@driver:7078",
+    "SPARK_EXECUTOR_ID": "1",
+    "SPARK_EXECUTOR_CORES": "2",
+    "SPARK_EXECUTOR_MEMORY": "600m",
+    "SPARK_APPLICATION_ID": "spark-1",
+    "SPARK_EXECUTOR_POD_IP": "10.0.0.7",
+    "SPARK_EXECUTOR_POD_NAME": "packhorse-exec-1",
+    "SPARK_RESOURCE_PROFILE_ID": "0",
+    **{f"SPARK_JAVA_OPT_{number}": f"-Dn={number}" for number in range(11)},
+}
+
+
+def settings(**conf: str) -> Settings:
+    return Settings(spark_master=MASTER, spark_conf=conf)
+
+
+def test_executors_are_pods_of_the_product_s_image_that_has_the_jars() -> None:
+    conf = with_driver_here(settings(), None)
+    assert conf == {
+        IMAGE: f"packhorse-pipeline:{__version__}",
+        "spark.driver.extraClassPath": f"{require_jars()}/*",
+        "spark.driver.host": "127.0.0.1",
+        "spark.pyspark.python": "/opt/packhorse/bin/python",
+        "spark.pyspark.driver.python": sys.executable,
+    }
+
+
+def test_settings_that_were_chosen_win() -> None:
+    chosen = settings(**{IMAGE: "registry/packhorse:7", "spark.kubernetes.namespace": "content"})
+    command = submission(chosen, with_driver_here(chosen, "/other/python"))
+    assert command[1:3] == ["--master", MASTER]
+    said = [
+        part for part in command if part.startswith(("spark.kubernetes", "spark.pyspark.python"))
+    ]
+    assert said == [
+        f"{IMAGE}=registry/packhorse:7",
+        "spark.pyspark.python=/other/python",
+        "spark.kubernetes.namespace=content",
+    ]
+
+
+def test_a_driver_in_the_cluster_gets_the_settings_of_the_command() -> None:
+    environment = {
+        "PACKHORSE_TABLES_URL": "s3://archive/tables?region=eu-central-1",
+        "PACKHORSE_JOURNAL_URL": "kafka://kafka:9092?acks=all",
+        "PACKHORSE_TOPIC_PREFIX": "content",
+        "PACKHORSE_SPARK_MEMORY": "2g",
+        "HOME": "/root",
+    }
+    conf = in_cluster(settings(), None, environment)
+    handed = {k.removeprefix(DRIVER_ENV): v for k, v in conf.items() if k.startswith(DRIVER_ENV)}
+    names = ("PACKHORSE_TABLES_URL", "PACKHORSE_JOURNAL_URL", "PACKHORSE_TOPIC_PREFIX")
+    assert handed == {name: environment[name] for name in names}
+    assert "spark.driver.extraClassPath" not in conf, "the image knows where its jars are"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PACKHORSE_JOURNAL_URL", "postgresql://packhorse:hidden@db/journal"),
+        ("PACKHORSE_JOURNAL_URL", "kafka://kafka:9093?sasl.username=a&sasl.password=hidden"),
+        ("PACKHORSE_DATABASE_URL", "postgresql://db/author"),
+        ("PACKHORSE_SUBSCRIBER_DATABASES", '{"sub1": "postgresql://db/sub1"}'),
+        ("PACKHORSE_PUBLISHER_TOKEN", "hidden"),
+    ],
+)
+def test_no_secret_goes_into_the_description_of_a_pod(name: str, value: str) -> None:
+    with pytest.raises(TaskRefused, match=name) as refused:
+        in_cluster(settings(), None, {name: value})
+    assert "hidden" not in str(refused.value)
+    reference = f"spark.kubernetes.driver.secretKeyRef.{name}"
+    assert reference in str(refused.value)
+    conf = in_cluster(settings(**{reference: "packhorse:key"}), None, {name: value})
+    assert not [one for one in conf if one.startswith(DRIVER_ENV)]
+
+
+def test_a_driver_s_pod_submits_to_itself_with_the_image_s_jars() -> None:
+    environment = {"SPARK_HOME": "/spark", "SPARK_DRIVER_BIND_ADDRESS": "10.0.0.6"}
+    given = ["--properties-file", "/opt/spark/conf/spark.properties", "local:///program.py", "mark"]
+    assert pod.driver(given, Path("/jars"), environment) == [
+        *("/spark/bin/spark-submit", "--deploy-mode", "client"),
+        *("--conf", "spark.driver.bindAddress=10.0.0.6", "--driver-class-path", "/jars/*"),
+        *given,
+    ]
+
+
+def test_an_executor_s_pod_starts_what_its_variables_say() -> None:
+    found, *rest = pod.executor("/java", Path("/jars"), EXECUTOR)
+    assert found == "/java"
+    assert rest[:11] == [f"-Dn={number}" for number in range(11)], "in the order of their numbers"
+    assert rest[11:15] == [
+        *("-Xms600m", "-Xmx600m", "-cp", "/opt/spark/conf:/spark/jars/*:/jars/*"),
+    ]
+    said = dict(zip(rest[16::2], rest[17::2], strict=True))
+    assert said["--hostname"] == "10.0.0.7"
+    assert said["--driver-url"] == EXECUTOR["SPARK_DRIVER_URL"]
+    assert len(said) == 7
+
+
+def test_the_image_has_a_program_of_each_name() -> None:
+    recipe = (Path(__file__).parents[3] / "services" / "Dockerfile").read_text()
+    roles = re.findall(r"for role in (.+?);", recipe)
+    assert roles == ["driver executor"]
+    assert f"-m {pod.__name__} %s" in recipe
