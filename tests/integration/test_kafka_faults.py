@@ -38,7 +38,8 @@ pytestmark = pytest.mark.kafka
 
 @pytest.fixture
 def journal(kafka: RunningKafka) -> Iterator[Journal]:
-    journal = open_journal(kafka.url, client_name="faults")
+    """A journal that waits longer than a broker takes to start again on a busy machine."""
+    journal = open_journal(f"{kafka.url}?delivery.timeout.ms=600000", client_name="faults")
     yield journal
     journal.close()
 
