@@ -8,7 +8,6 @@ import pytest
 
 from packhorse import __version__
 from packhorse_services.pipeline import pod
-from packhorse_services.pipeline.engine.jars import require_jars
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.submit import in_cluster, submission, with_driver_here
@@ -36,17 +35,18 @@ def settings(**conf: str) -> Settings:
     return Settings(spark_master=MASTER, spark_conf=conf)
 
 
-def test_executors_are_pods_of_the_product_s_image_that_has_the_jars() -> None:
+def test_executors_are_pods_of_the_product_s_image_that_has_the_jars(jars: Path) -> None:
     conf = with_driver_here(settings(), None)
     assert conf == {
         IMAGE: f"packhorse-pipeline:{__version__}",
-        "spark.driver.extraClassPath": f"{require_jars()}/*",
+        "spark.driver.extraClassPath": f"{jars}/*",
         "spark.driver.host": "127.0.0.1",
         "spark.pyspark.python": "/opt/packhorse/bin/python",
         "spark.pyspark.driver.python": sys.executable,
     }
 
 
+@pytest.mark.usefixtures("jars")
 def test_settings_that_were_chosen_win() -> None:
     chosen = settings(**{IMAGE: "registry/packhorse:7", "spark.kubernetes.namespace": "content"})
     command = submission(chosen, with_driver_here(chosen, "/other/python"))

@@ -7,6 +7,7 @@ from packhorse_services.pipeline.engine.exit_codes import plain_ends
 from packhorse_services.pipeline.program import program
 
 
+@pytest.mark.usefixtures("jars")
 @pytest.mark.parametrize(
     ("arguments", "settings", "said"),
     [
