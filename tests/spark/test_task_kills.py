@@ -19,7 +19,7 @@ from packhorse_services.pipeline.measures.changes import Sources
 from packhorse_services.pipeline.measures.task import measure
 from packhorse_services.pipeline.measures.writing import MeasuresTables
 from packhorse_services.pipeline.storage import schemas, tables
-from packhorse_services.pipeline.storage.delta import prepare
+from packhorse_services.pipeline.storage.delta import prepare, stored
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.upkeep import bodies, expiry
 from packhorse_services.pipeline.upkeep.task import keep_up, plan
@@ -135,7 +135,7 @@ def filled(spark: SparkSession, location: Location) -> None:
 
 def kept(spark: SparkSession, location: Location) -> dict[str, Any]:
     """Return the packages, the files of each day, and the bodies. No package lacks its body."""
-    rows = spark.read.format("delta").load(location.spark_path(tables.PACKAGES)).collect()
+    rows = stored(location, tables.PACKAGES).to_pyarrow_table().to_pylist()
     blobs = open_blobs(location.blobs_url(tables.BODIES))
     there = sorted(blob.key for blob in blobs.list("packages/"))
     blobs.close()

@@ -258,6 +258,7 @@ def test_a_checkpoint_that_did_more_than_the_tables_is_refused(site: ArchiveSite
         site.archive()
 
 
+@pytest.mark.depth  # who was overtaken, above, finds the same
 def test_tables_that_have_more_than_the_checkpoint_are_told(site: ArchiveSite) -> None:
     """As after a copy of the checkpoint was brought back."""
     before = site.checkpoint().parent

@@ -11,6 +11,7 @@ from packhorse.wire.record import Encoded
 from packhorse_services.pipeline.archive.task import Choices
 from packhorse_services.pipeline.errors import HistoryGap, TaskRefused
 from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.delta import stored
 from tests.harness.archive import append, everything_in
 from tests.harness.archive_site import ArchiveSite, archive_site, journal_url
 
@@ -98,12 +99,13 @@ def test_r24_a_last_record_that_is_another_one_stops_the_archive(site: ArchiveSi
     command = site.topics.command
     site.fill(range(3), "package", "command")
     site.archive()
-    place = f"delta.`{site.location.spark_path(tables.BRONZE)}`"
     number = site.journal.partition_of(command, "s-2")
     last = site.journal.bounds(command, number).next - 1
     where = f"topic = '{command}' AND partition = {number} AND offset = {last}"
-    later = f"UPDATE {place} SET time = time + INTERVAL 1 MILLISECOND WHERE {where}"
-    site.spark.sql(later)
+    later = {"time": "time + INTERVAL '1 millisecond'"}
+    assert (
+        stored(site.location, tables.BRONZE).update(later, predicate=where)["num_updated_rows"] == 1
+    )
     with pytest.raises(
         TaskRefused, match=rf"{command}/{number} has another record at offset {last}"
     ):

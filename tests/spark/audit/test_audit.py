@@ -146,16 +146,6 @@ def test_r8_what_is_broken_is_found_and_what_is_whole_passes(site: Site) -> None
     assert list(columns(table.schema)) == list(columns(FINDINGS))
 
 
-def test_equal_json_in_other_words_is_equal(site: Site) -> None:
-    from packhorse.content.node import Node
-
-    site.history.add(Node("/spaced", "page", '{"b" : 1,   "a": 2}'))
-    archive(site.location, site.history.records[-1:])
-    site.subscriber("one")
-    [audited] = site.audit("one")
-    assert reported(audited) == set()
-
-
 def test_what_cant_be_compared_is_said(site: Site) -> None:
     ahead = site.subscriber("ahead")
     ahead.execute("UPDATE bookkeeping.position SET log_offset = 99")

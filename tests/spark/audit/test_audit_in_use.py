@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from packhorse.content.node import Node
 from packhorse_services.pipeline.audit.repository import Repository
 from packhorse_services.pipeline.errors import Overtaken
 from tests.harness.feed import page
@@ -13,10 +14,10 @@ from tests.spark.audit.audited_site import Site, reported
 pytestmark = pytest.mark.spark
 
 
-def test_the_archive_is_waited_for_by_who_is_ahead_of_it(
+def test_the_archive_is_waited_for_by_who_is_ahead_of_it_and_equal_json_in_other_words_is_equal(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site.history.add(page("/late", 1))
+    site.history.add(Node("/late", "page", '{"b" : 1,   "a": 2}'))
     site.subscriber("in-use").execute("DELETE FROM content.node WHERE path = '/deep/x'")
     waits: list[float] = []
 

@@ -213,24 +213,28 @@ def test_r8_any_history_folds_to_what_an_import_makes_of_it(
     assert folded(spark, packages_of(history, tmp_path)) == expected
 
 
+@pytest.mark.parametrize(
+    # With few clears, snapshots of `test_snapshot_continued.py` go on from one another, too.
+    ("at", "few"),
+    [(19, 0), pytest.param(7, 1_000, marks=pytest.mark.depth)],
+)
 def test_a_base_stands_for_the_packages_before_it(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, few: int
 ) -> None:
     history = History(open_blobs(str(tmp_path / "blobs")))
     hard_cases(history)
     packages = packages_of(history, tmp_path)
     with kept(package_events(spark, packages)) as every:
-        for at, few in ((7, 1_000), (19, 0)):
-            monkeypatch.setattr(fold_module, "_FEW_CLEARS", few)
-            winners = fold(every.where(f.col("offset") <= at))
-            rows = ContentHistory(winners, Texts(packages, "")).unordered()
-            given = [node_of(tuple(row)) for row in rows.select(*schemas.NODES.names).collect()]
-            blobs_url, name = str(tmp_path / "blobs"), new_id()
-            parts = write_parts(given, open_blobs(blobs_url), name)
-            base = a_snapshot(parts, name, offset=at)
-            after = fold(every, base_writes(spark, base, blobs_url), at)
-            texts = Texts(packages, blobs_url, base)
-            assert content_of(ContentHistory(after, texts).unordered()) == history.model()
+        winners = fold(every.where(f.col("offset") <= at))
+        rows = ContentHistory(winners, Texts(packages, "")).unordered()
+        given = [node_of(tuple(row)) for row in rows.select(*schemas.NODES.names).collect()]
+        blobs_url, name = str(tmp_path / "blobs"), new_id()
+        parts = write_parts(given, open_blobs(blobs_url), name)
+        base = a_snapshot(parts, name, offset=at)
+        monkeypatch.setattr(fold_module, "_FEW_CLEARS", few)
+        after = fold(every, base_writes(spark, base, blobs_url), at)
+        texts = Texts(packages, blobs_url, base)
+        assert content_of(ContentHistory(after, texts).unordered()) == history.model()
 
 
 def test_a_node_says_which_package_wrote_it_and_has_binaries_as_postgres_writes_them(

@@ -13,6 +13,7 @@ from packhorse_services.pipeline.history.content import Choice, content_at
 from packhorse_services.pipeline.history.read import package_records
 from packhorse_services.pipeline.history.target import target
 from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.delta import stored
 from packhorse_services.pipeline.upkeep import expiry
 from tests.harness.feed import page
 from tests.harness.history import content_of, statuses
@@ -24,8 +25,7 @@ LATER = datetime(2030, 1, 1, tzinfo=UTC).date()
 
 
 def expire(site: Site, up_to: int) -> None:
-    bronze = site.location.spark_path(tables.BRONZE)
-    site.spark.sql(f"DELETE FROM delta.`{bronze}` WHERE offset <= {up_to}")
+    stored(site.location, tables.BRONZE).delete(f"offset <= {up_to}")
     expiry.expire_statuses(site.spark, site.location, LATER)
 
 
@@ -42,8 +42,8 @@ def test_agents_come_and_go_quiet_and_removed_packages_stay_removed(site: Site) 
     )
     everybody, live = site.make().snapshot, site.make(subscriber="live").snapshot
     expire(site, up_to=2)
-    said = site.spark.read.format("delta").load(site.location.spark_path(tables.STATUSES))
-    assert sorted((row.subscriber, row.status) for row in said.collect()) == [
+    said = stored(site.location, tables.STATUSES).to_pyarrow_table().to_pylist()
+    assert sorted((row["subscriber"], row["status"]) for row in said) == [
         ("back", "IMPORTED"),  # its last word on what it once removed
         ("back", "REMOVED"),
         ("live", "REMOVED"),

@@ -15,7 +15,7 @@ from packhorse.blobs.api import package_key
 from packhorse.blobs.open import open_blobs
 from packhorse.snapshots.snapshot import ContentSnapshot, new_id
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.storage import compaction, schemas, tables
+from packhorse_services.pipeline.storage import compaction, delta, schemas, tables
 from packhorse_services.pipeline.storage.delta import prepare
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.upkeep import bodies, expiry
@@ -120,12 +120,17 @@ def test_expired_days_go_and_needed_ones_stay(spark: SparkSession, tmp_path: Pat
     with appending(spark, location, now) as appended:
         keep_up(spark, location, free, said.append)
     keep_up(spark, location, free, said.append)
-    rows = spark.read.format("delta").load(location.spark_path(tables.PACKAGES))
-    assert sorted(row["offset"] for row in rows.collect()) == sorted([2, 2, *appended])
+    assert offsets(location) == sorted([2, 2, *appended])
     assert expiry.days(location, tables.PACKAGES)[(now - timedelta(days=1)).date()].files == 1
     assert there(location) == [keys[2]]
     assert f"{tables.PACKAGES} has 1 files less" in said
     assert streamed(spark, location, *stream) == 6 + len(appended)
+
+
+def offsets(location: Location) -> list[int]:
+    """Return those of the packages, in order."""
+    held = delta.stored(location, tables.PACKAGES).to_pyarrow_table()
+    return sorted(held.column("offset").to_pylist())
 
 
 def streamed(spark: SparkSession, location: Location, checkpoint: Path, copy: Path) -> int:
@@ -167,7 +172,6 @@ def test_statuses_go_but_for_those_of_packages_not_imported(
 ) -> None:
     location = Location.parse(str(tmp_path / "tables"))
     prepare(location)
-    path = location.spark_path(tables.STATUSES)
     said = [
         status(1, 0),
         status(2, 0, "REMOVED_FAILED"),
@@ -181,10 +185,10 @@ def test_statuses_go_but_for_those_of_packages_not_imported(
     files = []
     for _ in range(2):
         expiry.expire_statuses(spark, location, date(2026, 1, 5))
-        rows = spark.read.format("delta").load(path)
-        left = sorted(row["package_offset"] for row in rows.collect())
-        assert left == [2, 2, 3, 3, 4]
-        files.append(sorted(rows.inputFiles()))
+        held = delta.stored(location, tables.STATUSES)
+        left = held.to_pyarrow_table().column("package_offset").to_pylist()
+        assert sorted(left) == [2, 2, 3, 3, 4]
+        files.append(sorted(held.file_uris()))
     assert files[0] == files[1]
 
 
@@ -206,8 +210,7 @@ def test_who_loses_against_another_upkeep_begins_anew(
     monkeypatch.setattr(compaction, "_rewritten", meanwhile)
     assert compaction.compact(spark, location, tables.PACKAGES, date(2026, 1, 15)) == 0
     assert len(runs) == 2
-    rows = spark.read.format("delta").load(location.spark_path(tables.PACKAGES))
-    assert sorted(row["offset"] for row in rows.collect()) == [1, 2, 3]
+    assert offsets(location) == [1, 2, 3]
 
 
 def test_a_retention_that_is_too_short_is_refused(spark: SparkSession, tmp_path: Path) -> None:

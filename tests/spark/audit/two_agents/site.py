@@ -77,9 +77,10 @@ class Site:
         """Audit the subscriber as it is now."""
         return self._audited(run, {"sub": self.url})["sub"]
 
-    def audit_kept(self, run: str, *, since_start: bool = False) -> Mapping[str, Audited]:
-        """Audit all that was kept in one run: several cost little more than one."""
-        return self._audited(run, self.states, since_start=since_start)
+    def audit_kept(self, run: str, *names: str, since_start: bool = False) -> Mapping[str, Audited]:
+        """Audit what was kept under these names, or all of it, in one run."""
+        urls = {name: self.states[name] for name in names or self.states}
+        return self._audited(run, urls, since_start=since_start)
 
     def _audited(
         self, run: str, urls: Mapping[str, str], *, since_start: bool = False

@@ -42,7 +42,7 @@ def test_who_began_behind_an_offset_is_audited_like_the_others_or_since_its_star
     site.edit("DELETE FROM content.node WHERE path IN ('/p0', '/p3')")
     site.keep("damaged")
 
-    audited = site.audit_kept("whole")
+    audited = site.audit_kept("whole", "latest", "joined", "damaged")
     assert reported(audited["joined"]) == set()
     notes = audited["joined"].notes
     assert any("began behind offset 1" in note for note in notes)
@@ -50,7 +50,7 @@ def test_who_began_behind_an_offset_is_audited_like_the_others_or_since_its_star
     assert reported(audited["damaged"]) == {("missing", "/p0", 0), ("missing", "/p3", 3)}
     assert reported(audited["latest"]) == {("missing", "/p0", 0), ("missing", "/p1", 1)}
 
-    since = site.audit_kept("since", since_start=True)
+    since = site.audit_kept("since", "latest", "damaged latest", since_start=True)
     assert reported(since["latest"]) == set()
     assert reported(since["damaged latest"]) == {("missing", "/p2", 2)}
 
