@@ -116,6 +116,12 @@ def phases(api: KubernetesApi) -> dict[str, list[str]]:
     return found
 
 
+def shown_secrets(api: KubernetesApi, *secrets: str) -> list[str]:
+    """Return those of the secrets that stand in what describes a pod."""
+    described = json.dumps(list(api.pods.values()))
+    return [one for one in secrets if one in described]
+
+
 def rights() -> set[tuple[str, str]]:
     """Return the verbs and kinds that the role of the documentation allows to a driver."""
     role = DEPLOYMENT.read_text().partition("kubectl create role packhorse-spark")[2]
@@ -141,14 +147,14 @@ def test_a_driver_where_the_command_is_given_has_its_executors_in_pods(
         pod.end()
     assert archived(api, s3) == wanted
     assert phases(api).keys() == {"executor"}
-    described = json.dumps(list(api.pods.values()))
-    assert SECRET_KEY not in described, "executors have their keys from a secret"
+    assert not shown_secrets(api, SECRET_KEY), "executors have their keys from a secret"
 
 
 def test_a_driver_in_a_pod_does_the_task_and_its_end_is_the_command_s(
     api: KubernetesApi,
     image: str,
     s3: S3Server,
+    database_url: str,
     wanted: dict[tuple[str, int, int], bytes],
 ) -> None:
     secrets = conf(api, image, *KEYS, "PACKHORSE_JOURNAL_URL")
@@ -157,6 +163,7 @@ def test_a_driver_in_a_pod_does_the_task_and_its_end_is_the_command_s(
     assert archived(api, s3) == wanted
     assert phases(api)["driver"] == ["Succeeded"]
     assert "executor" in phases(api)
+    assert not shown_secrets(api, SECRET_KEY, database_url)
     assert api.asked[True] <= rights(), "the documented role is enough"
     refused = submit_driver(environment(api, s3, PACKHORSE_SPARK_CONF=conf(api, image, *KEYS)))
     assert refused.returncode == 2, refused.stderr[-8000:]

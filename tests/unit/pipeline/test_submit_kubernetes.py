@@ -9,12 +9,12 @@ import pytest
 from packhorse import __version__
 from packhorse_services.pipeline import pod
 from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.program import program
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.submit import in_cluster, submission, with_driver_here
 
 MASTER = "k8s://http://127.0.0.1:9"
 IMAGE = "spark.kubernetes.container.image"
-FROM_SECRET = "spark.kubernetes.driver.secretKeyRef.PACKHORSE_JOURNAL_URL"
 DRIVER_ENV = "spark.kubernetes.driverEnv."
 EXECUTOR = {
     "SPARK_HOME": "/spark",
@@ -94,6 +94,35 @@ def test_no_secret_goes_into_the_description_of_a_pod(name: str, value: str) -> 
     assert reference in str(refused.value)
     conf = in_cluster(settings(**{reference: "packhorse:key"}), None, {name: value})
     assert not [one for one in conf if one.startswith(DRIVER_ENV)]
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        ("echo ' exit code: 125'; echo ' exit code: 3'", 3),
+        ("echo ' exit code: 0'", 0),
+        ("echo nothing of a pod", 1),
+        ("echo ' exit code: 0'; exit 7", 1),
+    ],
+)
+def test_the_command_ends_as_the_driver_s_container_did(
+    script: str,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    submits = tmp_path / "bin" / "spark-submit"
+    submits.parent.mkdir()
+    submits.write_text(f'#!/bin/sh\necho "$@"\n{script}\n')
+    submits.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.setenv("PACKHORSE_SPARK_MASTER", MASTER)
+    with pytest.raises(SystemExit) as ended:
+        program("submit")(("submit", "--deploy-mode", "cluster", "mark", "--json"))
+    assert ended.value.code == code
+    given = capfd.readouterr().err.splitlines()[0]
+    assert given.endswith("--deploy-mode cluster local:///opt/packhorse/program.py mark --json")
 
 
 def test_a_driver_s_pod_submits_to_itself_with_the_image_s_jars() -> None:
