@@ -99,8 +99,6 @@ def _shared(root: Path, nodeid: str) -> str:
         return "up"
     if file.startswith("tests/e2e/") and re.search(r"\brunning: Site\b", text):
         return "site"
-    if "mark.spark" in text:  # what starts there is the session
-        return file
     asks = r"\bkafka: RunningKafka[,)]"
     return "kafka" if re.search(r"\[(.*-)?kafka", nodeid) or re.search(asks, text) else file
 
