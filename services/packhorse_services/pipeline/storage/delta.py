@@ -208,21 +208,29 @@ def load(
 ) -> DataFrame:
     """Return a table with its columns in order, at the version of `held`, else the newest one.
 
-    Raises `SchemaChanged`, and `TableNotFoundError`. Where its files are few, Spark is told their
-    names: Delta finds them by queries of Spark, which take a second for each version of a table.
+    Raises `SchemaChanged`, and `TableNotFoundError`.
     """
-    held = held or stored(location, table)
+    frame = frame_of(spark, location, table, held or stored(location, table))
+    return columns.require(frame, {**ARCHIVE, **MEASURES}[table], table)
+
+
+def frame_of(
+    spark: SparkSession, location: Location, table: str, held: deltalake.DeltaTable
+) -> DataFrame:
+    """Return the rows of a table at the version of `held`.
+
+    Where its files are few, Spark is told their names: Delta finds them by queries of Spark, which
+    take a second for each version of a table.
+    """
     folder = location.spark_path(table)
     schema = StructType.fromJson(json.loads(held.schema().to_json()))
     paths = pa.table(held.get_add_actions()).column("path").to_pylist()
     if len(paths) > _FEW_FILES or held.protocol().min_reader_version > _OLDEST_READERS:
-        frame = spark.read.format("delta").option("versionAsOf", held.version()).load(folder)
-    elif paths:
-        reader = spark.read.schema(schema).options(basePath=folder, __globPaths__="false")
-        frame = reader.parquet(*(f"{folder}/{path}" for path in paths))
-    else:
-        frame = spark.createDataFrame([], schema)
-    return columns.require(frame, {**ARCHIVE, **MEASURES}[table], table)
+        return spark.read.format("delta").option("versionAsOf", held.version()).load(folder)
+    if not paths:
+        return spark.createDataFrame([], schema)
+    reader = spark.read.schema(schema).options(basePath=folder, __globPaths__="false")
+    return reader.parquet(*(f"{folder}/{path}" for path in paths))
 
 
 def _nullable(schema: StructType) -> str:

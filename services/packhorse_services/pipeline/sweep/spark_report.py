@@ -3,17 +3,20 @@
 import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
 from packhorse.blobs.api import StoredBlob
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.storage import delta, queries
 from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.parquet import as_they_are, written
+from packhorse_services.pipeline.storage.table_files import files_of, taken_out
 from packhorse_services.pipeline.sweep.report import (
     BlobTotal,
     List,
@@ -27,6 +30,7 @@ from packhorse_services.pipeline.sweep.work import FindingKind, ReferenceSource
 _BLOBS = "key string, length long, modified_ms long"
 _FOUND = "source string, kind string, key string"
 _REMOVALS = "key string, length long, removed boolean"
+_COLUMNS = {"blobs": _BLOBS, "candidates": _BLOBS, "doomed": _BLOBS, "removals": _REMOVALS}
 _SUMMARY = pa.schema(
     [("state", pa.string()), ("summary", pa.string()), ("at", pa.timestamp("us", "UTC"))]
 )
@@ -80,7 +84,7 @@ class SparkReport:
                 yield blob.key, blob.length, blob.modified_ms
 
         with translated("mark"):
-            self._write(self._scattered(rows, pieces, _BLOBS), "blobs", "overwrite")
+            self._write(self._scattered(rows, pieces, _BLOBS), "blobs")
             return _totals(totals(self._table("blobs")))
 
     def begin(self, round_name: str) -> None:
@@ -117,7 +121,7 @@ class SparkReport:
         """Write the candidates' table."""
         with translated(round_name):
             found = self._found(round_name)
-            self._write(unused(self._table("blobs"), found, before_ms), "candidates", "overwrite")
+            self._write(unused(self._table("blobs"), found, before_ms), "candidates")
             return _totals(totals(self._table("candidates")))
 
     def choose_doomed(self, round_name: str) -> Totals:
@@ -125,7 +129,7 @@ class SparkReport:
         with translated(round_name):
             found = self._found(round_name)
             going = doomed(self._table("candidates"), found, self._removals())
-            self._write(going, "doomed", "overwrite")
+            self._write(going, "doomed")
             return _totals(totals(self._table("doomed")))
 
     def remove_doomed(self, remove: Remove, check: Callable[[], None]) -> Totals:
@@ -139,7 +143,7 @@ class SparkReport:
                 batch = going.where(f.pmod(f.xxhash64("key"), f.lit(batches)) == number)
                 tasks = self._spark.sparkContext.defaultParallelism * 2
                 done = batch.repartition(tasks).mapInArrow(_removing(remove), _REMOVALS)
-                self._write(done, "removals", "append")
+                self._write(done, "removals", keep=True)
         with translated("sweep"):
             return _totals(totals(self._removals().where("removed")))
 
@@ -150,8 +154,7 @@ class SparkReport:
                 self._forget(f"references/{name}")
 
     def _removals(self) -> DataFrame:
-        if not self._exists("removals"):
-            return self._spark.createDataFrame([], _REMOVALS)
+        delta.prepare(self._location, {self._name("removals"): _columns(_REMOVALS)})
         # A sweep that was killed may have written one key down twice.
         return (
             self._table("removals")
@@ -173,22 +176,33 @@ class SparkReport:
         tasks = max(1, min(len(given), self._spark.sparkContext.defaultParallelism * 2))
         return self._spark.range(0, len(given), 1, tasks).mapInArrow(run, schema)
 
+    def _name(self, table: str) -> str:
+        return f"marks/{self._mark_id}/{table}"
+
     def _path(self, table: str) -> str:
-        return self._location.spark_path(f"marks/{self._mark_id}/{table}")
+        return self._location.spark_path(self._name(table))
 
     def _table(self, table: str) -> DataFrame:
-        return self._spark.read.format("delta").load(self._path(table))
+        name = self._name(table)
+        return delta.frame_of(self._spark, self._location, name, delta.stored(self._location, name))
 
     def _found(self, round_name: str) -> DataFrame:
         return self._spark.read.schema(_FOUND).parquet(self._path(f"references/{round_name}"))
 
-    def _write(self, frame: DataFrame, table: str, mode: str) -> None:
-        frame.write.format("delta").mode(mode).save(self._path(table))
-
-    def _exists(self, table: str) -> bool:
-        # The folder alone may be what a write has left that failed.
-        path, files = self._hadoop(f"{table}/_delta_log/{0:020}.json")
-        return bool(files.exists(path))
+    def _write(self, frame: DataFrame, table: str, *, keep: bool = False) -> None:
+        """Let a table have these rows, in the place of what it has unless that is to `keep`."""
+        name, columns = self._name(table), _columns(_COLUMNS[table])
+        delta.prepare(self._location, {name: columns})
+        added = [one.action for one in written(frame, self._location, as_they_are(name, columns))]
+        held = delta.stored(self._location, name)
+        gone = [] if keep else taken_out(files_of(held), rows_go=True)
+        with delta.answered(self._location, name, held) as commit:
+            held.create_write_transaction(
+                [*gone, *added],
+                mode="append",
+                schema=held.schema(),
+                commit_properties=CommitProperties(commit),
+            )
 
     def _forget(self, table: str) -> None:
         path, files = self._hadoop(table)
@@ -199,6 +213,10 @@ class SparkReport:
         context: Any = self._spark.sparkContext
         path = context._jvm.org.apache.hadoop.fs.Path(self._path(table))
         return path, path.getFileSystem(context._jsc.hadoopConfiguration())
+
+
+def _columns(names: str) -> StructType:
+    return cast(StructType, StructType.fromDDL(names))
 
 
 def _removing(remove: Remove) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
