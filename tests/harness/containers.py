@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.harness.deployment import DOCKERFILE, IMAGES, ROOT
 
-_BASE = "docker.io/library/python:3.11-slim"
+_BASE = "python:3.11-slim"
 _PACKAGES = "python3,python3-venv,python3-pip,ca-certificates"
 _CERTIFICATES = "/etc/ssl/certs"
 # Without limits of its own, and with the runtime that also runs inside another container.
