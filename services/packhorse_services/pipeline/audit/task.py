@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import islice
 
-from deltalake import CommitProperties
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
@@ -47,7 +46,7 @@ from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import MERE_FOLDER, fold
 from packhorse_services.pipeline.storage import columns
 from packhorse_services.pipeline.storage import columns as c
-from packhorse_services.pipeline.storage.delta import answered, prepare, stored
+from packhorse_services.pipeline.storage.delta import commit, prepare, stored
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import as_they_are, written
 
@@ -166,13 +165,7 @@ class Audit:
         rows = columns.require(findings, FINDINGS, "audit")
         files = written(rows, self.location, as_they_are(self._table, FINDINGS))
         held = stored(self.location, self._table)
-        with answered(self.location, self._table, held) as commit:
-            held.create_write_transaction(
-                [file.action for file in files],
-                mode="append",
-                schema=held.schema(),
-                commit_properties=CommitProperties(commit),
-            )
+        commit(self.location, self._table, held, (file.action for file in files))
 
 
 def _confirmed(

@@ -19,7 +19,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from packhorse_services.pipeline.errors import Overtaken
 from packhorse_services.pipeline.measures.hours import Hours
 from packhorse_services.pipeline.storage import schemas, tables
-from packhorse_services.pipeline.storage.delta import MEASURES, answered, load, prepare, stored
+from packhorse_services.pipeline.storage.delta import (
+    MEASURES,
+    answered,
+    commit,
+    load,
+    prepare,
+    stored,
+)
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import as_they_are, written
 from packhorse_services.pipeline.storage.queries import RELATION, rows
@@ -70,25 +77,20 @@ class MeasuresTables:
         sorted_rows = whole.repartition("day").sortWithinPartitions("day")
         added = written(sorted_rows, self.location, as_they_are(name, MEASURES[name]))
         removed = taken_out(gone, rows_go=True)
-        with answered(self.location, name, held) as commit:
-            held.create_write_transaction(
-                [*removed, *(file.action for file in added)],
-                mode="append",
-                schema=held.schema(),
-                commit_properties=_mark(held, commit),
-            )
+        actions = [*removed, *(file.action for file in added)]
+        commit(self.location, name, held, actions, _marks(held))
 
     @tried_again
     def note(self, versions: Iterable[Mapping[str, Any]]) -> None:
         """Write down what the measures are made up to now. Raises `Overtaken`."""
         held = self._held(tables.MEASURED)
         shape = to_arrow_schema(schemas.MEASURED)
-        with answered(self.location, tables.MEASURED, held) as commit:
+        with answered(self.location, tables.MEASURED, held) as identity:
             write_deltalake(
                 held,
                 pa.Table.from_pylist(list(versions), schema=shape),
                 mode="overwrite",
-                commit_properties=_mark(held, commit),
+                commit_properties=CommitProperties(identity, app_transactions=_marks(held)),
             )
 
     def _held(self, name: str) -> DeltaTable:
@@ -106,7 +108,6 @@ def _last(table: DeltaTable) -> int:
     return table.transaction_version(_RUN) or 0
 
 
-def _mark(held: DeltaTable, commit: dict[str, str]) -> CommitProperties:
+def _marks(held: DeltaTable) -> list[Transaction]:
     """Return what lets a commit fail when a run or an upkeep has come since `held` was read."""
-    marks = [Transaction(_RUN, _last(held) + 1), fence(held)]
-    return CommitProperties(commit, app_transactions=marks)
+    return [Transaction(_RUN, _last(held) + 1), fence(held)]

@@ -6,9 +6,10 @@ so that a table takes it once, and refuses who begins behind what it has.
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import deltalake
 import pyarrow as pa
@@ -132,7 +133,8 @@ def append(
     if last is not None and last > mark.before:
         raise overtaken(table)
     try:
-        _commit(location, table, held, mark, files)
+        transaction = deltalake.Transaction(APPLICATION, mark.version)
+        commit(location, table, held, files, [transaction])
     except CommitFailedError as error:
         newest = last_version(location, table)
         if newest == last:
@@ -141,20 +143,25 @@ def append(
             raise overtaken(table) from error
 
 
-def _commit(
+def commit(
     location: Location,
     table: str,
     held: deltalake.DeltaTable,
-    mark: BatchMark,
-    files: Sequence[AddAction],
+    actions: Iterable[Any],
+    transactions: Sequence[deltalake.Transaction] = (),
 ) -> None:
-    transaction = deltalake.Transaction(APPLICATION, mark.version)
-    with answered(location, table, held) as commit:
+    """Take files out of a table and others in, in one commit; what came since `held` stays.
+
+    `actions` are those of delta-rs. Raises `CommitFailedError`, as `answered` does.
+    """
+    with answered(location, table, held) as identity:
         held.create_write_transaction(
-            list(files),
+            list(actions),
             mode="append",
             schema=held.schema(),
-            commit_properties=deltalake.CommitProperties(commit, app_transactions=[transaction]),
+            commit_properties=deltalake.CommitProperties(
+                identity, app_transactions=list(transactions)
+            ),
         )
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
@@ -196,13 +196,7 @@ class SparkReport:
         added = [one.action for one in written(frame, self._location, as_they_are(name, columns))]
         held = delta.stored(self._location, name)
         gone = [] if keep else taken_out(files_of(held), rows_go=True)
-        with delta.answered(self._location, name, held) as commit:
-            held.create_write_transaction(
-                [*gone, *added],
-                mode="append",
-                schema=held.schema(),
-                commit_properties=CommitProperties(commit),
-            )
+        delta.commit(self._location, name, held, [*gone, *added])
 
     def _forget(self, table: str) -> None:
         path, files = self._hadoop(table)
