@@ -5,6 +5,9 @@ A request that offers another protocol (`Upgrade`) is read as if it had offered 
 
 import asyncio
 import json
+import time
+from email.utils import formatdate
+from functools import lru_cache
 from typing import Any, cast
 
 import httptools
@@ -114,6 +117,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head, self._framing_bytes = False, 0
         self._head_came()
         cast(dict[str, Any], self.scope)[SURPLUS] = self._among.speaking(self)
+        self.server_state.default_headers = _date_header(int(time.time()))
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -174,3 +178,9 @@ class BoundedProtocol(HttpToolsProtocol):
         )
         self.transport.write(head.encode() + content)
         self.transport.close()
+
+
+@lru_cache(maxsize=1)
+def _date_header(second: int) -> list[tuple[bytes, bytes]]:
+    """Return `Date` of RFC 9110; uvicorn would wake the processor each second to set it."""
+    return [(b"date", formatdate(second, usegmt=True).encode())]

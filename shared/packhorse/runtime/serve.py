@@ -32,8 +32,8 @@ GRACE_S = 10
 """How long requests under way may take once the process was asked to end."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_TICK_S = 1.0
-"""How often a program looks at its components, and tells uvicorn what time it is."""
+_LOOK_S = 5.0
+"""How often a program looks whether one of its components has died."""
 _BACKLOG = 512
 _YOUNG_OBJECTS = 10_000
 """More objects than before start a collection; Python's 700 are a few requests' or records'."""
@@ -104,6 +104,7 @@ class _Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                date_header=False,
                 proxy_headers=False,
                 timeout_graceful_shutdown=grace_s,
             )
@@ -137,9 +138,9 @@ class _Server(uvicorn.Server):
 
     async def main_loop(self) -> None:
         """Wait for the end; uvicorn's own would wake the processor ten times a second."""
-        while not await self.on_tick(0):
+        while not self.should_exit:
             try:
-                async with asyncio.timeout(_TICK_S):
+                async with asyncio.timeout(_LOOK_S):
                     await self._ending.wait()
             except TimeoutError:
                 self._check_components()

@@ -1,7 +1,10 @@
 """What the bounds on a request's head must leave alone: its body, and the time of its answer."""
 
 import asyncio
+import re
+import time
 from collections.abc import Callable
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import pytest
@@ -10,7 +13,7 @@ from uvicorn.server import ServerState
 
 from packhorse.runtime import connection
 from packhorse.runtime.connection import BoundedProtocol
-from tests.unit.runtime.serving import serving
+from tests.unit.runtime.serving import received_after, serving
 
 _HEADERS: list[tuple[bytes, bytes]] = []
 """Of the last request, as they are when its body has come."""
@@ -120,3 +123,14 @@ def test_an_idle_connection_is_closed_in_the_end(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(connection, "KEEP_ALIVE_S", 0.05)
     answers = asyncio.run(_exchange(_post("/", 1), until_closed=True))
     assert answers == [b"HTTP/1.1 200 OK 1", b""]
+
+
+def test_an_answer_says_when_it_was_given() -> None:
+    async def asked() -> bytes:
+        async with serving(_app) as address:
+            return await received_after(address, _post("/", 1))
+
+    before = int(time.time())
+    dates = re.findall(rb"\r\ndate: ([^\r]+)\r\n", asyncio.run(asked()))
+    [given] = [parsedate_to_datetime(one.decode()).timestamp() for one in dates]
+    assert before <= given <= time.time()
