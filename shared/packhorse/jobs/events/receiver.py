@@ -28,8 +28,8 @@ logger = logging.getLogger(__name__)
 class ReceiverSettings:
     """How often an instance looks for events, in seconds."""
 
-    poll_s: float = 1.0
-    """Between looks when there is no hint."""
+    poll_s: float = 5.0
+    """Between looks when there is no hint; a listener that has lost some says so at once."""
     together_s: float = 0.05
     """Hints that follow one within this time are answered with it."""
     retry_s: float = 1.0
