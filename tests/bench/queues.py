@@ -23,7 +23,7 @@ from packhorse.clock import SystemClock
 from packhorse.messaging.api import Outgoing, Record, TopicSpec
 from packhorse.messaging.open import open_journal
 from packhorse.runtime.auth import Authenticator
-from packhorse.runtime.http import ServiceDescription, create_app
+from packhorse.runtime.http import ServiceDescription, add_routes, create_app
 from packhorse.runtime.readiness import Readiness
 from packhorse.wire.codec import encode_discovery
 from packhorse.wire.messages import (
@@ -190,8 +190,7 @@ def application(cache: QueueCache, count: int) -> Any:
     queues = Queues(feed, subscribers, ErrorCounts(), SystemClock())
     nobody = Authenticator.off()
     app = create_app(ServiceDescription("bench", "bench"), nobody, Readiness({}))
-    for routes in (queue_routes, command_routes):
-        app.include_router(routes.router)
+    add_routes(app, queue_routes.router, command_routes.router)
     commands = CommandIssuer(None, journal, "p", queues, None)  # type: ignore[arg-type]
     app.state.publisher = SimpleNamespace(
         queues=queues, agent=AGENT, commands=commands, histories=Histories(count)

@@ -17,7 +17,7 @@ from packhorse.jobs.host import JobsHost, open_jobs
 from packhorse.jobs.work.heartbeat import WorkerSettings
 from packhorse.messaging.api import Journal
 from packhorse.runtime.auth import Authenticator
-from packhorse.runtime.http import ServiceDescription, create_app
+from packhorse.runtime.http import ServiceDescription, add_routes, create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.metrics import CLEANUP_LAST_SUCCESS, report
 from packhorse.runtime.periodic import Periodic
@@ -100,8 +100,7 @@ def cleanup_service(
     last_success = Periodic("last-success", _LOOK_S, partial(_show_success, share), at_once=True)
     readiness = _readiness(settings, share, journal, blobs)
     app = create_app(_SERVICE, authenticator, readiness, docs=settings.docs)
-    app.include_router(routes.router)
-    app.include_router(journal_routes.router)
+    add_routes(app, routes.router, journal_routes.router)
     app.state.keeping = Keeping(journal, settings.topics, settings.keep_packages_hours)
     app.state.pool, app.state.records = share, Records(journal, blobs)
     app.state.application = "cleanup" if cluster is None else cluster.discovery.instance_id

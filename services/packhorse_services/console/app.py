@@ -7,7 +7,7 @@ from fastapi import FastAPI
 
 from packhorse.client.errors import ClientError
 from packhorse.runtime.auth import Authenticator
-from packhorse.runtime.http import ServiceDescription, create_app
+from packhorse.runtime.http import ServiceDescription, add_routes, create_app
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import WayIn, admit_visitors
 from packhorse.runtime.readiness import Readiness
@@ -83,8 +83,7 @@ def console(settings: Settings, authenticator: Authenticator) -> FastAPI:
     app.add_exception_handler(ClientError, not_done)
     show_problems(app)
     admit_visitors(app, PAGES, _way_in(settings, parts))
-    for page in _PAGES:
-        app.include_router(page.router)
+    add_routes(app, *(page.router for page in _PAGES))
     return app
 
 

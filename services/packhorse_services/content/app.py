@@ -22,7 +22,7 @@ from packhorse.db.prepare import prepare_database
 from packhorse.runtime import logs
 from packhorse.runtime.auth import Authenticator, authenticator_for
 from packhorse.runtime.configuration import loaded
-from packhorse.runtime.http import ServiceDescription, create_app
+from packhorse.runtime.http import ServiceDescription, add_routes, create_app
 from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.serve import run_service
@@ -97,7 +97,7 @@ def create(
     writing.mount(app)
     uploads.mount(app, max_blob_bytes)
     file_routes.mount(app)
-    app.include_router(act_router(_ask_for_acts))
+    add_routes(app, act_router(_ask_for_acts))
     return app
 
 

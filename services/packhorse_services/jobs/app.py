@@ -14,7 +14,7 @@ from packhorse.jobs.queue import QueueChanged, UnknownQueue
 from packhorse.jobs.scheduling.errors import ScheduleChanged, ScheduleExists, UnknownSchedule
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.feed import StreamsEnded, TooManyStreams
-from packhorse.runtime.http import ServiceDescription, create_app
+from packhorse.runtime.http import ServiceDescription, add_routes, create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.readiness import Readiness
@@ -96,6 +96,5 @@ def jobs_service(
         docs=docs,
     )
     app.state.parts = parts
-    for router in (*_ROUTERS, act_router(lambda request, ask: of(request).ask(ask))):
-        app.include_router(router)
+    add_routes(app, *_ROUTERS, act_router(lambda request, ask: of(request).ask(ask)))
     return JobsService(app, components)

@@ -12,7 +12,7 @@ from packhorse.messaging.deduplication import ProducerExpired, ProducerFenced
 from packhorse.packages.build import PathMissing, PathPresent, PathRefused
 from packhorse.runtime.direct_routes import serve_directly
 from packhorse.runtime.feed import StreamsEnded, TooManyStreams
-from packhorse.runtime.http import ServiceDescription, create_app
+from packhorse.runtime.http import ServiceDescription, add_routes, create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.readiness import Readiness
@@ -178,8 +178,7 @@ def _app(settings: Settings, backends: Backends, parts: Assembled) -> FastAPI:
         agent=settings.agent,
     )
     app.state.publisher = parts.collaborators
-    for router in _ROUTERS:
-        app.include_router(router)
+    add_routes(app, *_ROUTERS)
     serve_directly(app, distribution_routes.router, [distribution_routes.distribute])
     batch_routes.mount(app)
     return app

@@ -17,7 +17,7 @@ from packhorse.content.queries import ask, lifespan
 from packhorse.db.connect import async_pool
 from packhorse.errors import PackhorseError
 from packhorse.runtime.auth import Authenticator, require
-from packhorse.runtime.http import ServiceDescription, create_app
+from packhorse.runtime.http import ServiceDescription, add_routes, create_app
 from packhorse.runtime.problems import ProblemKind, documented
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.validation import StrictRoute
@@ -176,7 +176,7 @@ def create(
     subtree_routes.mount(app)
     digest_routes.mount(app)
     archive_routes.mount(app)
-    app.include_router(_router)
+    add_routes(app, _router)
     return app
 
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, FastAPI
 from packhorse.errors import Transient
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.feed import StreamsEnded, TooManyStreams
-from packhorse.runtime.http import ServiceDescription, create_app
+from packhorse.runtime.http import ServiceDescription, add_routes, create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.metrics import report
 from packhorse.runtime.problems import ProblemKind
@@ -74,8 +74,7 @@ def topology_service(
     ready = Readiness({"heartbeat": lambda: _ask_heartbeat(parts.discovery)})
     app = create_app(_SERVICE, authenticator, ready, lifespan=lifespan, docs=docs)
     app.state.parts = parts
-    for router in (*_ROUTERS, *([] if connector_routes is None else [connector_routes])):
-        app.include_router(router)
+    add_routes(app, *_ROUTERS, *([] if connector_routes is None else [connector_routes]))
     return TopologyService(app, (_Following(parts), parts.discovery, *components))
 
 

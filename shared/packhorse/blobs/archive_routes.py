@@ -15,6 +15,7 @@ from packhorse.blobs.api import BlobCorrupt, BlobStore, binary_key
 from packhorse.blobs.archives import MAX_BYTES, MAX_MEMBERS, MEDIA_TYPE, packed
 from packhorse.blobs.digest import Verified
 from packhorse.runtime.auth import require
+from packhorse.runtime.http import add_routes
 from packhorse.runtime.places import Places, who
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictBody, StrictRoute
@@ -39,7 +40,7 @@ def mount(app: FastAPI) -> None:
     """Add the route; the store is that of the other routes that read binaries."""
     app.state.archives = Places("archives under way", _MOST, _MOST // 2)
     app.state.archive_threads = anyio.CapacityLimiter(_MOST)
-    app.include_router(_router)
+    add_routes(app, _router)
 
 
 @_router.post(

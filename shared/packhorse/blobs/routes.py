@@ -16,6 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from packhorse.blobs.api import BlobStore, StoredBlob, binary_key
 from packhorse.blobs.digest import Verified
 from packhorse.runtime.auth import require
+from packhorse.runtime.http import add_routes
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 
@@ -90,7 +91,7 @@ _router = APIRouter(route_class=StrictRoute, tags=["blobs"])
 def mount(app: FastAPI, store: BlobStore) -> None:
     """Add the routes that read binaries of `store`."""
     app.state.blobs = store
-    app.include_router(_router)
+    add_routes(app, _router)
 
 
 def blob_store(request: Request) -> BlobStore:

@@ -13,6 +13,7 @@ from packhorse.content.property_names import as_matched, check_names
 from packhorse.content.queries import reading
 from packhorse.content.requests import ReadablePath
 from packhorse.content.scan import LESS_BINARIES, LESS_PROPERTIES
+from packhorse.runtime.http import add_routes
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
@@ -52,7 +53,7 @@ class DigestPage(BaseModel):
 
 def mount(app: FastAPI) -> None:
     """Add the route; the pool is that of the other routes that read content."""
-    app.include_router(_router)
+    add_routes(app, _router)
 
 
 @dataclass(frozen=True, slots=True)

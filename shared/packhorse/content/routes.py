@@ -23,6 +23,7 @@ from packhorse.content.queries import (
 )
 from packhorse.content.requests import KnownTags, ReadablePath, entity_tag
 from packhorse.content.schemas import NodeDocument
+from packhorse.runtime.http import add_routes
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
@@ -60,7 +61,7 @@ def mount(app: FastAPI, pool: Pool, serve_binary: ServeBinary) -> None:
     """Add the routes that read content; a method that writes is answered 405 without others."""
     app.state.content_pool = pool
     app.state.serve_binary = serve_binary
-    app.include_router(_router)
+    add_routes(app, _router)
 
 
 @_router.get(

@@ -14,6 +14,7 @@ from packhorse.content.node import ROOT, check_path, is_within, subtree_range
 from packhorse.content.queries import reading
 from packhorse.content.requests import ReadablePath
 from packhorse.content.schemas import NodeDocument
+from packhorse.runtime.http import add_routes
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
@@ -44,7 +45,7 @@ class SubtreePage(BaseModel):
 
 def mount(app: FastAPI) -> None:
     """Add the route; the pool is that of the other routes that read content."""
-    app.include_router(_router)
+    add_routes(app, _router)
 
 
 @_router.get(

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, JSONResponse
@@ -16,7 +16,6 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 import packhorse
-from packhorse.runtime import audit
 from packhorse.runtime.auth import Authenticator, require
 from packhorse.runtime.direct_routes import DirectRoutes
 from packhorse.runtime.edge import Edge, respond_to
@@ -84,6 +83,15 @@ def create_app(
     return app
 
 
+def add_routes(app: FastAPI, *routers: APIRouter) -> None:
+    """Serve the routers' routes as they were declared; a router's settings are theirs already.
+
+    The framework's own `include_router` would analyse each of them once more for this app, at its
+    first request, and look for the route of every request twice.
+    """
+    app.router.routes.extend(route for router in routers for route in router.routes)
+
+
 def _bare_app(title: str, description: str, lifespan: Lifespan | None) -> FastAPI:
     app = FastAPI(
         title=title,
@@ -93,7 +101,6 @@ def _bare_app(title: str, description: str, lifespan: Lifespan | None) -> FastAP
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
-        generate_unique_id_function=audit.operation_id,
         redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from starlette.requests import Request
 from starlette.responses import Response
 
+from packhorse.runtime import audit
 from packhorse.runtime.guards import checks_of
 from packhorse.runtime.problems import Problem
 from packhorse.runtime.reasons import reason_of
@@ -25,6 +26,10 @@ _MAX_TEXT = 300
 
 class StrictRoute(APIRoute):
     """A route that reads JSON by RFC 8259: no member twice, no NaN. `APIRouter(route_class=…)`."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        """Take what `APIRoute` takes; the operation's id is always `operation_id`."""
+        super().__init__(*arguments, **{**named, "generate_unique_id_function": audit.operation_id})
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Check the caller before anything is read, and read JSON strictly."""

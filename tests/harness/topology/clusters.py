@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from packhorse.clock import Clock
 from packhorse.runtime.auth import Authenticator, Principal
 from packhorse.runtime.connection import BoundedProtocol
-from packhorse.runtime.http import ServiceDescription, create_app
+from packhorse.runtime.http import ServiceDescription, add_routes, create_app
 from packhorse.runtime.readiness import Readiness
 from packhorse.topology.events import EventKind, TopologyEvent
 from packhorse.topology.listeners import Listener
@@ -150,7 +150,7 @@ class Cluster:
         app = create_app(
             ServiceDescription("cluster", ""), Authenticator(_NoTokens()), Readiness({})
         )
-        app.include_router(self.assembled.routes)
+        add_routes(app, self.assembled.routes)
         return app
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 
 from packhorse.errors import Permanent, Transient
 from packhorse.runtime.auth import Authenticator, Principal, require
-from packhorse.runtime.http import ServiceDescription, create_app
+from packhorse.runtime.http import ServiceDescription, add_routes, create_app
 from packhorse.runtime.limits import DEFAULT_LIMITS, ServiceLimits
 from packhorse.runtime.problems import ProblemKind, documented
 from packhorse.runtime.readiness import Check, Readiness
@@ -59,7 +59,7 @@ def sample_app(
         Readiness(readiness, warnings=warnings),
         **options,
     )
-    app.include_router(_routes())
+    add_routes(app, _routes())
     return app
 
 

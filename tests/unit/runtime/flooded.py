@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 
 from packhorse.runtime import logs, serve
 from packhorse.runtime.auth import Authenticator, Principal, require
-from packhorse.runtime.http import ServiceDescription, create_app
+from packhorse.runtime.http import ServiceDescription, add_routes, create_app
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.token_file import TokenFile
 from packhorse.runtime.validation import StrictBody, StrictRoute
@@ -37,7 +37,7 @@ async def wait(
 def create() -> FastAPI:
     authenticator = Authenticator(TokenFile(Path(sys.argv[1])))
     app = create_app(ServiceDescription("t", "t"), authenticator, Readiness({}))
-    app.include_router(router)
+    add_routes(app, router)
     return app
 
 

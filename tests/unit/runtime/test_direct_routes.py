@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 
 from packhorse.runtime.auth import Authenticator, Principal, require
 from packhorse.runtime.direct_routes import serve_directly
-from packhorse.runtime.http import ServiceDescription, create_app
+from packhorse.runtime.http import ServiceDescription, add_routes, create_app
 from packhorse.runtime.problems import Problem
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.validation import StrictBody, StrictRoute
@@ -52,7 +52,7 @@ def _app(*, direct: bool, authenticator: Authenticator | None = None) -> FastAPI
         Readiness({}),
     )
     router = _router()
-    app.include_router(router)
+    add_routes(app, router)
     if direct:
         functions = [route.endpoint for route in router.routes]  # type: ignore[attr-defined]
         serve_directly(app, router, functions)

@@ -16,6 +16,7 @@ from packhorse.content.queries import Pool
 from packhorse.content.schemas import BinaryReference
 from packhorse.runtime import audit
 from packhorse.runtime.auth import Principal, require
+from packhorse.runtime.http import add_routes
 from packhorse.runtime.places import Places, who
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.request_body import allow_body
@@ -74,7 +75,7 @@ def mount(app: FastAPI) -> None:
     """Add the routes."""
     app.state.incoming = Places("archives coming in", _MOST, _MOST // 2)
     app.state.incoming_threads = anyio.CapacityLimiter(_MOST)
-    app.include_router(_router)
+    add_routes(app, _router)
 
 
 @_router.post(

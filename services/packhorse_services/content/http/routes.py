@@ -16,6 +16,7 @@ from packhorse.content.queries import Pool
 from packhorse.content.requests import MAX_TAGS, EntityTags, WritablePath, entity_tag
 from packhorse.content.routes import missing
 from packhorse.content.schemas import BinaryReference, NodeBody, NodePatch
+from packhorse.runtime.http import add_routes
 from packhorse.runtime.principal import CALLER
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
@@ -74,7 +75,7 @@ class Removed(BaseModel):
 
 def mount(app: FastAPI) -> None:
     """Add the routes that write; those that read have been mounted before."""
-    app.include_router(_router)
+    add_routes(app, _router)
 
 
 @_router.put(

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from packhorse.blobs.api import BlobCorrupt, BlobStore, WrittenBlob, binary_key
 from packhorse.blobs.routes import Digest
 from packhorse.runtime.auth import require
+from packhorse.runtime.http import add_routes
 from packhorse.runtime.places import Places, who
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.request_body import allow_body
@@ -50,7 +51,7 @@ def mount(app: FastAPI, max_bytes: int) -> None:
     )
     app.state.uploads = Places("uploads under way", _MAX_UPLOADS, _MAX_UPLOADS // 4)
     app.state.upload_threads = anyio.CapacityLimiter(_MAX_UPLOADS)
-    app.include_router(router)
+    add_routes(app, router)
 
 
 async def put_blob(request: Request, response: Response, digest: Digest) -> StoredBinary:

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from packhorse.runtime import logs
 from packhorse.runtime.auth import Authenticator, authenticator_for
 from packhorse.runtime.configuration import loaded
-from packhorse.runtime.http import ServiceDescription, create_app
+from packhorse.runtime.http import ServiceDescription, add_routes, create_app
 from packhorse.runtime.limits import ServiceLimits
 from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.readiness import Readiness
@@ -42,7 +42,7 @@ def reports_app(location: Location, authenticator: Authenticator, *, docs: bool 
     tables = ReportTables(location)
     app = create_app(_SERVICE, authenticator, Readiness({"tables": tables.check}), docs=docs)
     app.state.tables = tables
-    app.include_router(routes.router)
+    add_routes(app, routes.router)
     return app
 
 

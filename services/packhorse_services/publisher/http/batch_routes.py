@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, ValidationError, WrapValidator, model_val
 
 from packhorse.runtime import audit
 from packhorse.runtime.auth import Principal
+from packhorse.runtime.http import add_routes
 from packhorse.runtime.places import Places, who
 from packhorse.runtime.problems import (
     Problem,
@@ -151,7 +152,7 @@ class _Batch:
 def mount(app: FastAPI) -> None:
     """Add the route."""
     app.state.batched = Places("requests of batches under way", _MOST, MAX_BATCH)
-    app.include_router(_router)
+    add_routes(app, _router)
 
 
 @_router.post("/distribute/batch", responses=documented(400, 413, 415, 429, 503))

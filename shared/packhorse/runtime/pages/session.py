@@ -13,6 +13,7 @@ from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from starlette.responses import RedirectResponse
 
 from packhorse.runtime.auth import Authenticator, Principal, TokenScope, now_known, require
+from packhorse.runtime.http import add_routes
 from packhorse.runtime.pages.kept_tokens import KeptTokens, TokenLimits, TokenSource
 from packhorse.runtime.pages.rendering import PREFIX, Pages, tagged
 from packhorse.runtime.problems import Problem
@@ -61,8 +62,7 @@ def admit_visitors(app: FastAPI, pages: Pages, way_in: WayIn | None = None) -> N
     app.state.sessions = KeptTokens(limits, on_end=how.on_sign_out)
     app.state.links = KeptTokens(_LINKS)
     app.state.session_cookie = how.cookie(f"packhorse_{pages.home.rpartition('/')[2]}", PREFIX)
-    app.include_router(_session_router(pages))
-    app.include_router(_link_router(pages))
+    add_routes(app, _session_router(pages), _link_router(pages))
 
 
 async def visitor(request: Request) -> Principal:
