@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -57,6 +58,7 @@ class Bucket:
         self._lock = threading.Lock()
         self._client: S3Client | None = None
         core = botocore.session.get_session()
+        core.register_component("data_loader", _descriptions())
         try:
             self._session = boto3.session.Session(botocore_session=core)
             region = options.get("region") or self._session.region_name
@@ -116,6 +118,12 @@ class Bucket:
         client.meta.events.register("before-call.s3", _before_call)
         client.meta.events.register_first("needs-retry.s3", _no_late_retry)  # type: ignore[arg-type]
         return client
+
+
+@cache
+def _descriptions() -> Any:
+    """Return what reads the descriptions of S3 and its endpoints, which takes 100 ms, once."""
+    return botocore.session.get_session().get_component("data_loader")
 
 
 def _config(attempts: int) -> Config:
