@@ -63,7 +63,7 @@ def test_workers_use_the_pyspark_that_is_installed(spark: SparkSession) -> None:
     assert not [place for place in found if "pyspark.zip" in place or "spark-core" in place]
 
 
-TWICE = """
+SESSIONS = """
 from contextlib import suppress
 from pathlib import Path
 from packhorse_services.pipeline.storage.location import Location
@@ -77,8 +77,8 @@ def children():
             found += file.read_text().split()
     return found
 
-for _ in range(2):
-    with running_spark(Settings(), Location.parse("/nowhere"), "twice") as spark:
+for _ in range({}):
+    with running_spark(Settings(), Location.parse("/nowhere"), "sessions") as spark:
         print(spark.range(3).count(), bool(children()))
     print(children())
 """
@@ -108,9 +108,10 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_session_leaves_no_jvm_and_another_may_follow() -> None:
-    done = run(TWICE)
-    assert done.stdout == "3 True\n[]\n" * 2, done.stderr
+@pytest.mark.parametrize("sessions", [1, pytest.param(2, marks=DEPTH)])
+def test_a_session_leaves_no_jvm_and_another_may_follow(sessions: int) -> None:
+    done = run(SESSIONS.format(sessions))
+    assert done.stdout == "3 True\n[]\n" * sessions, done.stderr
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
 
