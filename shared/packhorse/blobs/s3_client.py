@@ -58,8 +58,8 @@ class Bucket:
         self._lock = threading.Lock()
         self._client: S3Client | None = None
         core = botocore.session.get_session()
-        core.register_component("data_loader", _descriptions())
         try:
+            core.register_component("data_loader", _descriptions())
             self._session = boto3.session.Session(botocore_session=core)
             region = options.get("region") or self._session.region_name
             self.attempts: int = core.get_config_variable("max_attempts") or _ATTEMPTS
