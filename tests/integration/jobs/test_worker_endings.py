@@ -144,18 +144,25 @@ def test_a_database_that_is_away_ends_no_worker(
 
 
 def cut(connection: psycopg.Connection[Any], name: str | None) -> None:
+    """End all other sessions of a database, and wait until they have ended."""
     connection.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "SELECT pg_terminate_backend(pid, 120000) FROM pg_stat_activity "
         "WHERE datname = %s AND pid <> pg_backend_pid()",
         (name,),
     )
 
 
 def waiting(connection: psycopg.Connection[Any]) -> bool:
+    """Return whether the worker waits for the queues, to read them or to claim from them.
+
+    So may who looks for lost jobs, and who counts.
+    """
+    connection.execute("SELECT pg_stat_clear_snapshot()")  # a transaction sees one moment of others
     return bool(
         connection.execute(
-            "SELECT FROM pg_locks WHERE NOT granted AND relation = 'jobs.queue'::regclass "
-            "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            "SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE NOT l.granted "
+            "AND l.relation = 'jobs.queue'::regclass AND a.datname = current_database() "
+            "AND (a.query LIKE '%max_parallel%' OR a.query LIKE '%CROSS JOIN LATERAL%')"
         ).rowcount
     )
 
