@@ -164,9 +164,12 @@ class JobWorker:
         return valid
 
     def _write(self, written: WriteOutcome, now: float, *, claims: bool) -> None:
-        looks = self._doubt or (now >= self._next_look and bool(self._running_jobs.open()))
         slots = self._running_jobs.slots.without(self._running_jobs.leaving())
         reads = claims and self._queue_cache.is_outdated(now)
+        # What went unanswered may be committed after the first look, by a server that stalled.
+        looks = self._doubt or (
+            now >= self._next_look and (reads or bool(self._running_jobs.open()))
+        )
         requests = self._queue_cache.requests(slots) if claims and not reads else []
         if not (looks or reads or requests or self._running_jobs.has_to_write(now)):
             return
