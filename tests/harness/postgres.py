@@ -15,6 +15,7 @@ from packhorse.db.migrate import upgrade
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.harness.borrowing import borrowed, close_kept
 from tests.harness.scratch import is_on_memory
+from tests.harness.waiting import eventually
 
 _TEMPLATE = "template_packhorse"
 _CHEAP = {
@@ -53,6 +54,28 @@ def _make_cheap(server: EmbeddedPostgres) -> None:
         change = sql.SQL("ALTER ROLE CURRENT_USER PASSWORD {}")
         connection.execute(change.format(sql.Literal(server.password)))
         connection.execute("SELECT pg_reload_conf()")
+
+
+def end_sessions(
+    connection: psycopg.Connection, application: str = "%", database: str | None = None
+) -> None:
+    """End the other sessions of a database, the connection's own if none is named, and wait.
+
+    `application` is a pattern for LIKE.
+    """
+    ended = connection.execute(
+        "SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = "
+        "coalesce(%s, current_database()) AND application_name LIKE %s AND pid <> pg_backend_pid()",
+        (database, application),
+    ).fetchall()
+
+    def are_gone() -> bool:
+        connection.execute("SELECT pg_stat_clear_snapshot()")  # a transaction sees one state of it
+        there = "SELECT FROM pg_stat_activity WHERE pid = ANY(%s)"
+        return connection.execute(there, ([pid for pid, _ in ended],)).fetchone() is None
+
+    if ended:
+        eventually(are_gone, "the sessions have ended", interval=0.005)
 
 
 class Databases:

@@ -16,6 +16,7 @@ from packhorse_services.cleanup.report import CleanupRun, RunState
 from packhorse_services.cleanup.runner import run_by_hand
 from packhorse_services.cleanup.sweep import ForeignLog, Sweep
 from tests.harness.cleanup import DAY_S, GRACE, TOPIC, Altered, Crash, Stage, staged
+from tests.harness.postgres import end_sessions
 
 
 @pytest.fixture
@@ -144,10 +145,7 @@ def test_a_cleaner_whose_session_was_ended_stops_removing(stage: Stage) -> None:
     stage.forget_log()
 
     def delete(key: str) -> None:
-        stage.database.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name = 'cleanup'"
-        )
+        end_sessions(stage.database, "cleanup")
         stage.blobs.delete(key)
 
     with pytest.raises(psycopg.OperationalError):

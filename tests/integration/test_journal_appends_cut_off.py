@@ -19,7 +19,9 @@ from packhorse.messaging.sql.appender import SqlAppender
 from packhorse.messaging.sql.group import APPENDER_TIMEOUTS, GroupWriter
 from packhorse.messaging.sql.segments import DEFAULT_LIMITS
 from packhorse.messaging.sql.session import Sessions, SharedSession
+from tests.harness.borrowing import borrowed
 from tests.harness.journals import DEADLINE_S, append_all, create, read_until
+from tests.harness.postgres import end_sessions
 from tests.harness.waiting import eventually
 from tests.harness.wire import CuttingRelay
 
@@ -156,7 +158,8 @@ def test_r3_a_connection_that_broke_before_the_commit_is_replaced(
 def test_r3_a_connection_that_broke_while_idle_is_replaced(
     database_url: str, cut_off: Journal, direct: Journal, topic: str
 ) -> None:
-    _terminate(database_url, "cut off")
+    with borrowed(database_url) as connection:
+        end_sessions(connection, "cut off")
     assert append_all(cut_off, topic, [b"second"]) == [Appended(0, 1)]
 
 
@@ -193,12 +196,3 @@ def test_a_journal_without_a_database_says_so_and_appends_nothing(relay: Cutting
     with pytest.raises(NotAppended):
         journal.append("any", Outgoing(b"x")).result(DEADLINE_S)
     journal.close()
-
-
-def _terminate(url: str, name: str) -> None:
-    with psycopg.connect(url) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-            " WHERE application_name = %s AND datname = current_database()",
-            (name,),
-        )

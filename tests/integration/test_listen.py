@@ -7,7 +7,8 @@ import psycopg
 import pytest
 
 from packhorse.runtime.listen import Listener
-from tests.harness.postgres import Databases
+from tests.harness.borrowing import borrowed
+from tests.harness.postgres import Databases, end_sessions
 from tests.harness.waiting import eventually
 
 
@@ -67,11 +68,8 @@ def test_after_a_cut_everybody_is_called(
     heard = Heard()
     hints.on("packhorse_jobs", heard)
     eventually(lambda: heard.said == [""])
-    with psycopg.connect(databases.server.url(), autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name = 'packhorse-hints'"
-        )
+    with borrowed(database_url) as connection:
+        end_sessions(connection, "packhorse-hints")
     eventually(lambda: heard.said == ["", ""])
     _notify(database_url, "packhorse_jobs", "a")
     eventually(lambda: heard.said == ["", "", "a"])

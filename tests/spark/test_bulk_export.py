@@ -24,8 +24,9 @@ from packhorse_services.pipeline.bulk.state import BulkState, Export, StoredPart
 from packhorse_services.pipeline.errors import TaskFailed
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.tables import bulk_parts
+from tests.harness.borrowing import borrowed
 from tests.harness.bulk import TOP, imported, message_of, odd_nodes, plain_package, written
-from tests.harness.postgres import Databases
+from tests.harness.postgres import Databases, end_sessions
 from tests.harness.table_page import columns
 from tests.harness.waiting import eventually
 
@@ -117,11 +118,8 @@ def cancelled(_: Bulk) -> None:
 
 
 def ended_by_the_database(bulk: Bulk) -> None:
-    with closing(connect(bulk.url, "tests")) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name = 'packhorse bulk' AND datname = current_database()"
-        )
+    with borrowed(bulk.url) as connection:
+        end_sessions(connection, "packhorse bulk")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.lease.sql import SqlLeaseStore
 from packhorse.topology.membership import Membership, Observation
 from tests.harness.clock import ManualClock
-from tests.harness.postgres import Databases
+from tests.harness.postgres import Databases, end_sessions
 from tests.harness.topology.lease_memory import LeaseMemory
 
 
@@ -112,10 +112,7 @@ class LeaseSqlCluster:
     def cut(self) -> None:
         self._allow("false")
         self._passed_while_cut = 0.0
-        self._admin.execute(
-            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s",
-            (make_url(self.url).database,),
-        )
+        end_sessions(self._admin, database=make_url(self.url).database)
 
     def heal(self) -> None:
         self._allow("true")

@@ -19,8 +19,9 @@ from packhorse.jobs.events.outbox import Outbox
 from packhorse.jobs.events.pruning import EventRetention, prune_events
 from packhorse.jobs.events.receiver import Receiver
 from packhorse.jobs.names import InvalidProperties
+from tests.harness.borrowing import borrowed
 from tests.harness.jobs.events import QUICK, Instance, Writer, bookkeeper, emit_all, named
-from tests.harness.postgres import Databases
+from tests.harness.postgres import Databases, end_sessions
 from tests.harness.waiting import eventually
 
 
@@ -158,7 +159,8 @@ def test_sessions_that_end_cost_no_event_and_repeat_none(databases: Databases) -
         for number in range(300):
             a.bus.post(named(f"n{number}"))
             if number % 30 == 0:
-                _end_sessions(databases, url)
+                with borrowed(url) as connection:
+                    end_sessions(connection, "packhorse-%")
         wanted = [f"n{number}" for number in range(300)]
         eventually(lambda: len(b.heard) >= 300)
         a.bus.send(named("last"))
@@ -255,15 +257,6 @@ def test_an_event_that_the_database_refuses_holds_up_no_other(database_url: str)
     outbox.stop(60)
     with bookkeeper(database_url) as connection:
         assert connection.execute("SELECT topic FROM jobs.event").fetchall() == [("t/x",)]
-
-
-def _end_sessions(databases: Databases, url: str) -> None:
-    with psycopg.connect(databases.server.url(), autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = %s AND application_name LIKE 'packhorse-%%'",
-            (url.rsplit("/", 1)[-1].split("?", maxsplit=1)[0],),
-        )
 
 
 class _Forgetful(psycopg.Connection[Any]):

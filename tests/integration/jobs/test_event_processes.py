@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-import psycopg
-
-from tests.harness.postgres import Databases
+from tests.harness.borrowing import borrowed
+from tests.harness.postgres import Databases, end_sessions
 from tests.harness.waiting import eventually
 
 _ROOT = Path(__file__).parents[3]
@@ -71,15 +70,6 @@ def _ending(subject: Subject) -> Iterator[Subject]:
             subject.kill()
 
 
-def _cut_sessions(databases: Databases, url: str) -> None:
-    with psycopg.connect(databases.server.url(), autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = %s AND pid <> pg_backend_pid()",
-            (url.rsplit("/", 1)[-1],),
-        )
-
-
 def test_three_processes_hear_each_other_through_a_kill_a_pause_and_cuts(
     databases: Databases, tmp_path: Path
 ) -> None:
@@ -95,7 +85,8 @@ def test_three_processes_hear_each_other_through_a_kill_a_pause_and_cuts(
         c.signal(signal.SIGSTOP)
         a.emit(*(f"a{n}" for n in range(100, 300)))
         eventually(lambda: len(a.said("sent")) == 300, timeout=180)
-        _cut_sessions(databases, url)
+        with borrowed(url) as connection:
+            end_sessions(connection)
         c.signal(signal.SIGCONT)
         b.start()
         b.emit(*(f"b{n}" for n in range(50)))

@@ -8,7 +8,7 @@ import httpx
 import psycopg
 import pytest
 
-from tests.harness.postgres import Databases
+from tests.harness.postgres import Databases, end_sessions
 from tests.harness.processes import Program, Programs, running_programs
 from tests.harness.sse import EventClient
 from tests.harness.waiting import eventually
@@ -140,9 +140,7 @@ def test_without_its_database_it_is_not_ready_and_says_why(databases: Databases)
             databases.server.ensure_database("postgres"), autocommit=True
         ) as admin:
             admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
-            admin.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
-            )
+            end_sessions(admin, database=name)
             try:
                 eventually(
                     lambda: httpx.get(f"{program.url}/readyz", timeout=120).status_code == 503,

@@ -17,7 +17,9 @@ from packhorse.jobs.scheduling.timing import At, Every
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.topology.open import TopologySettings
 from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
+from tests.harness.borrowing import borrowed
 from tests.harness.jobs.schedules import Schedules, definition
+from tests.harness.postgres import end_sessions
 from tests.harness.waiting import eventually
 
 SECOND = timedelta(seconds=1)
@@ -104,11 +106,8 @@ def test_a_database_that_cuts_it_off_holds_it_up_for_seconds_only(site: Schedule
     with programs(site, "one") as done:
         site.create("often", Every(SECOND))
         eventually(lambda: done)
-        with psycopg.connect(site.url, autocommit=True) as connection:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
+        with borrowed(site.url) as connection:
+            end_sessions(connection)
         before = len(done)
         eventually(lambda: len(done) > before + 1)
     fire_times = site.fire_times("often")

@@ -14,6 +14,7 @@ from packhorse.jobs.store.queues import QueueConfiguration, QueueType
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.harness.jobs.hosted import FAST, hosted, until
 from tests.harness.jobs.waits import Waits
+from tests.harness.postgres import end_sessions
 from tests.harness.waiting import eventually
 
 QUEUE = QueueConfiguration(
@@ -134,22 +135,13 @@ def test_a_database_that_is_away_ends_no_worker(
         with psycopg.connect(postgres.url(), autocommit=True) as connection:
             name = make_url(database_url).database
             connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
-            cut(connection, name)
+            end_sessions(connection, database=name)
             waits.go_on.set()
             eventually(lambda: host.worker._failures > 0, what="it has noticed")
             connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
         done = until(host, number, JobState.SUCCEEDED)
         assert done.attempts == 1
         assert until(host, host.jobs.add_job("test/a").job.number, JobState.SUCCEEDED)
-
-
-def cut(connection: psycopg.Connection[Any], name: str | None) -> None:
-    """End all other sessions of a database, and wait until they have ended."""
-    connection.execute(
-        "SELECT pg_terminate_backend(pid, 120000) FROM pg_stat_activity "
-        "WHERE datname = %s AND pid <> pg_backend_pid()",
-        (name,),
-    )
 
 
 def waiting(connection: psycopg.Connection[Any]) -> bool:
@@ -189,7 +181,7 @@ def test_what_was_claimed_without_an_answer_is_given_back(database_url: str) -> 
                 "FROM jobs.worker w WHERE number = %s",
                 (number,),
             )
-            cut(connection, connection.info.dbname)
+            end_sessions(connection)
         until(host, number, JobState.QUEUED)
         host.jobs.resume_queue("quick")
         assert until(host, number, JobState.SUCCEEDED).attempts == 1

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 
-import psycopg
 import pytest
 
 from packhorse_services.pipeline.archive import lease
 from packhorse_services.pipeline.archive.lease import only_run
 from packhorse_services.pipeline.errors import Overtaken, TaskRefused
+from tests.harness.borrowing import borrowed
+from tests.harness.postgres import end_sessions
 
 
 @pytest.fixture(autouse=True)
@@ -16,13 +17,10 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lease, "_RENEW_S", 0.0)
 
 
-def end_sessions(url: str) -> None:
+def end_archives(url: str) -> None:
     """End the sessions of all archives, as Postgres does with those of a paused one."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity "
-            "WHERE application_name = 'packhorse-archive' AND datname = current_database()"
-        )
+    with borrowed(url) as connection:
+        end_sessions(connection, "packhorse-archive")
 
 
 def test_a_second_run_is_refused_until_the_first_has_ended(database_url: str) -> None:
@@ -41,10 +39,10 @@ def test_a_second_run_is_refused_until_the_first_has_ended(database_url: str) ->
 
 def test_who_has_lost_it_takes_it_anew_unless_another_run_has_it(database_url: str) -> None:
     with only_run(database_url, "/t") as keep:
-        end_sessions(database_url)
+        end_archives(database_url)
         keep()
         refused(database_url)
-        end_sessions(database_url)
+        end_archives(database_url)
         with only_run(database_url, "/t"), pytest.raises(Overtaken):
             keep()
 

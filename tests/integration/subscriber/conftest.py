@@ -13,7 +13,7 @@ from packhorse.messaging.open import open_journal
 from packhorse.wire.topics import Topics
 from tests.harness.borrowing import borrowed
 from tests.harness.feed import Feed
-from tests.harness.postgres import Databases
+from tests.harness.postgres import Databases, end_sessions
 from tests.harness.processes import Programs, running_programs
 from tests.harness.subscriber import Worker
 
@@ -47,10 +47,7 @@ def database_url(shared_database: str) -> str:
 def empty(url: str) -> None:
     """End every session of a subscriber's database and forget all it holds."""
     with borrowed(url) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
+        end_sessions(connection)
         connection.execute(";".join(_EMPTY).encode())
 
 

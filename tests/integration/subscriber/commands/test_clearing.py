@@ -8,10 +8,11 @@ from packhorse.messaging.api import Outgoing
 from packhorse_services.subscriber.commands.clear_commands import PendingClear
 from packhorse_services.subscriber.commands.follower import CommandsBehind
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
+from tests.harness.borrowing import borrowed
 from tests.harness.clock import ManualClock
 from tests.harness.commands import Following, following, removed
 from tests.harness.feed import AGENT, TOPICS, Feed, page
-from tests.harness.postgres import Databases
+from tests.harness.postgres import Databases, end_sessions
 from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, rows_of
 from tests.harness.waiting import eventually
 from tests.integration.subscriber.conftest import Workers
@@ -218,11 +219,8 @@ def test_commands_are_followed_again_after_the_database_was_away(
 ) -> None:
     with following(worker) as follower:
         worker.begin()
-        rows_of(
-            worker.url,
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name = 'packhorse-subscriber' AND datname = current_database()",
-        )
+        with borrowed(worker.url) as connection:
+            end_sessions(connection, "packhorse-subscriber")
         first = feed.add(page("/a"))
         feed.clear(worker.name, first)
         eventually(lambda: caught_up(follower), "the follower goes on")

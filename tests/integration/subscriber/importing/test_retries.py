@@ -10,8 +10,10 @@ from packhorse_services.subscriber.importing import importer
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from packhorse_services.subscriber.importing.context import GroupLimits
 from packhorse_services.subscriber.journal.failures import SessionLost
+from tests.harness.borrowing import borrowed
 from tests.harness.clock import ManualClock
 from tests.harness.feed import Feed, page
+from tests.harness.postgres import end_sessions
 from tests.harness.subscriber import (
     Worker,
     assert_is_the_fold,
@@ -198,11 +200,8 @@ def test_r10_attempts_survive_a_restart(feed: Feed, workers: Workers) -> None:
 
 def cut(worker: Worker) -> None:
     """End the subscription's session at the server."""
-    with psycopg.connect(worker.url, autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND application_name LIKE 'packhorse-subscription%'"
-        )
+    with borrowed(worker.url) as connection:
+        end_sessions(connection, "packhorse-subscription%")
 
 
 def test_r10_a_lost_connection_is_not_the_packages_fault(

@@ -10,8 +10,10 @@ from packhorse.messaging.api import JournalUnavailable, Reader, Record
 from packhorse.wire.messages import AWAITED, Action, Status, SubscriptionState
 from packhorse_services.subscriber.announce import announcer
 from packhorse_services.subscriber.lease import Connections
+from tests.harness.borrowing import borrowed
 from tests.harness.feed import TOPICS, Feed, page
-from tests.harness.subscriber import assert_is_the_fold, content_of, position_of, rows_of
+from tests.harness.postgres import end_sessions
+from tests.harness.subscriber import assert_is_the_fold, content_of, position_of
 from tests.harness.waiting import eventually
 from tests.integration.subscriber.running import create_anew, imported, running, subscription
 
@@ -195,20 +197,13 @@ def test_sessions_that_end_again_and_again_lose_and_repeat_nothing(
         for round_ in range(10):
             for number in range(30):
                 last = feed.add(page(f"/n{number}", round_))
-            end_sessions(database_url)
+            with borrowed(database_url) as connection:
+                end_sessions(connection)
         imported(subscriber, last)
         eventually(lambda: len(feed.statuses()) >= 300, "all statuses are sent")
     assert_is_the_fold(database_url, feed)
     assert {status.status for status in feed.statuses()} == {Status.IMPORTED}
     assert {status.offset for status in feed.statuses()} == set(range(300))
-
-
-def end_sessions(url: str) -> None:
-    rows_of(
-        url,
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-        "WHERE datname = current_database() AND pid <> pg_backend_pid()",
-    )
 
 
 class Flickering:
