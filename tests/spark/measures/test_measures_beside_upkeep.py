@@ -22,7 +22,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from packhorse_services.pipeline.errors import Overtaken
 from packhorse_services.pipeline.measures import writing
+from packhorse_services.pipeline.measures.hours import Hours
 from packhorse_services.pipeline.measures.task import measure
+from packhorse_services.pipeline.measures.writing import MeasuresTables
 from packhorse_services.pipeline.storage import compaction, delta, schemas, tables
 from packhorse_services.pipeline.storage.delta import prepare, stored
 from packhorse_services.pipeline.storage.location import Location
@@ -170,15 +172,30 @@ def test_a_build_whose_commits_overwrite_is_caught(
         measure_while_days_expire(site, monkeypatch)
 
 
+def compact(site: ArchiveSite) -> None:
+    third = date(2026, 1, 3)
+    assert compaction.compact(site.spark, site.location, tables.PUBLISHING, third) == 1
+
+
+def test_hours_that_are_written_lose_nothing_of_a_compaction_of_the_same_day(
+    site: ArchiveSite,
+) -> None:
+    run = MeasuresTables.find(site.spark, site.location)
+    for agent in ("older", "main"):
+        add_published(site, agent, DAY)
+    hour = Hours(START + DAY + 5 * HOUR)
+    made = site.spark.createDataFrame([hour_published("main", DAY + 5 * HOUR)], schemas.PUBLISHING)
+    with before_commit_of(tables.PUBLISHING, lambda: compact(site)) as writes:
+        run.replace(tables.PUBLISHING, made, hour)
+    assert writes.count(tables.PUBLISHING) == 2, "it did not begin anew"
+    assert published(site) == [("main", 24), ("main", 29), ("older", 24)]
+
+
+@pytest.mark.depth  # above, one table's hours are written
 def test_measures_lose_nothing_of_a_compaction_of_the_same_day(site: ArchiveSite) -> None:
     measured(site)
     add_published(site, "older", DAY)
-    third = date(2026, 1, 3)
-
-    def compact() -> None:
-        assert compaction.compact(site.spark, site.location, tables.PUBLISHING, third) == 1
-
-    with before_commit_of(tables.PUBLISHING, compact) as writes:
+    with before_commit_of(tables.PUBLISHING, lambda: compact(site)) as writes:
         measure(site.spark, site.location)
     assert writes.count(tables.PUBLISHING) == 2, "it did not begin anew"
     assert published(site) == [("main", 0), ("main", 24), ("main", 29), ("older", 24)]
@@ -206,13 +223,16 @@ def test_a_compaction_loses_nothing_that_is_measured_meanwhile(
 def add_published(site: ArchiveSite, agent: str, hour_ms: int) -> None:
     """Add a file to a day of the table, as older builds left several."""
     shape = to_arrow_schema(schemas.PUBLISHING, timezone="UTC")
-    zeros = {field.name: 0 for field in shape}
-    row = {**zeros, "publisher_agent": agent, "hour": at(hour_ms), "day": at(hour_ms).date()}
     write_deltalake(
         stored(site.location, tables.PUBLISHING),
-        pa.Table.from_pylist([row], schema=shape),
+        pa.Table.from_pylist([hour_published(agent, hour_ms)], schema=shape),
         mode="append",
     )
+
+
+def hour_published(agent: str, hour_ms: int) -> dict[str, Any]:
+    zeros = dict.fromkeys(schemas.PUBLISHING.names, 0)
+    return {**zeros, "publisher_agent": agent, "hour": at(hour_ms), "day": at(hour_ms).date()}
 
 
 @pytest.mark.depth  # `unit/pipeline/test_measures_writing.py` has it without Spark
