@@ -124,8 +124,8 @@ def content_at(
     packages = counted(spark, location, wanted)
     base = base_writes(spark, begin.base, blobs_url, choice.within) if begin.base else None
     with kept(package_events(spark, packages, choice.within)) as events:
-        winners = fold(events, base, begin.after).where(_is_within(choice.within))
-        with kept(winners):
+        folded = fold(events, base, begin.after).where(_is_within(choice.within))
+        with kept(folded) as winners:
             content = ContentHistory(winners, Texts(packages, blobs_url, begin.base))
             yield content, replace(begin, left_out=left_out(absent))
 
