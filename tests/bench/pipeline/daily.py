@@ -44,7 +44,8 @@ def _changed(size: int, share: float, *, together: bool) -> Sequence[int]:
 
 def _after(number: int, given: list[str]) -> Node:
     before = page(number, given)
-    properties = {"n": number, "text": given[(number + 1) % len(given)], "day": 2}
+    # In the order of members in which PostgreSQL writes JSON, as exported content has it.
+    properties = {"n": number, "day": 2, "text": given[(number + 1) % len(given)]}
     return Node(before.path, before.type, json.dumps(properties))
 
 

@@ -93,7 +93,7 @@ def test_what_the_archive_lacks_is_refused(
     with pytest.raises(TaskRefused, match="begins at 2023-11-14"):
         shown(spark, location, time=moment("2020-01-01"))
     newest = datetime.fromtimestamp(BEGIN_MS / 1000 + 8, UTC)
-    assert target(spark, location, time=newest).offset == 8, "the newest one's own time is known"
+    assert target(location, time=newest).offset == 8, "the newest one's own time is known"
     with pytest.raises(TaskRefused, match=r"newest .* 2023-11-14T22:13:28.000Z.*--offset 8"):
         shown(spark, location, time=datetime.fromtimestamp(BEGIN_MS / 1000 + 8.5, UTC))
 

@@ -93,7 +93,7 @@ def test_a_snapshot_for_one_leaves_out_what_it_removed_and_says_what_was_heard(
     site.archive()
     everybody = site.make()
     assert everybody.snapshot.told == ()
-    point = target(spark, site.location)
+    point = target(site.location)
     statuses(site.location, ("live", 0, "IMPORTED"), ("live", 3, "IMPORTED"))
     assert heard(spark, site.location, point, "live") == (ReportedState("main", 0, 0),)
     statuses(site.location, ("other", 3, "REMOVED_FAILED"), ("live", 1, "REMOVED"))

@@ -8,9 +8,9 @@ import pytest
 from packhorse.content.node import Binary
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.history.beginning import BaseRules, PackageHeaders, beginning
+from packhorse_services.pipeline.history.beginning import BaseRules, beginning
 from packhorse_services.pipeline.history.content import Choice, content_at
-from packhorse_services.pipeline.history.read import package_records
+from packhorse_services.pipeline.history.headers import PackageHeaders
 from packhorse_services.pipeline.history.target import target
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.delta import stored
@@ -75,12 +75,12 @@ def test_what_was_left_out_is_missing_only_where_it_was_asked_for(site: Site) ->
     assert set(site.content_of(whole.snapshot)) == {"/a", "/b"}
     site.history.add(page("/c", 1))
     site.archive()
-    point = target(site.spark, site.location)
+    point = target(site.location)
 
     def base(*absent: int) -> ContentSnapshot | None:
         rules = BaseRules(left_out=absent)
-        records = package_records(site.spark, site.location, point.journal_id, point.version)
-        return beginning(site.location, site.blobs, point, rules, PackageHeaders(records)).base
+        headers = PackageHeaders(site.location, point.journal_id, point.version)
+        return beginning(site.spark, site.blobs, point, rules, headers).base
 
     assert (base(), base(1)) == (whole.snapshot, without)
 
@@ -114,7 +114,7 @@ def test_what_expires_meanwhile_is_still_read(site: Site) -> None:
     for path in ("/a", "/b"):
         site.history.add(page(path, 1))
     site.archive()
-    point = target(site.spark, site.location)
+    point = target(site.location)
     expire(site, up_to=0)
     with content_at(site.spark, site.location, site.blobs_url, point, Choice()) as (content, _):
         assert content_of(content.unordered()) == site.history.model()

@@ -55,7 +55,7 @@ def subtree_at(
         with closing(open_blobs(blobs_url)) as blobs:
             snapshots = list(all_of(blobs))
         found = target(
-            *(spark, location),
+            location,
             agents=point.agents,
             offset=point.offset,
             time=point.time,

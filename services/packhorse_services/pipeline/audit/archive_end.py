@@ -4,21 +4,15 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import SparkSession
 
 from packhorse.clock import Clock, SystemClock
 from packhorse.errors import PackhorseError
 from packhorse_services.pipeline.audit.subscriber_state import Situation
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.history.read import (
-    archived,
-    bronze_version,
-    package_records,
-    with_headers,
-)
+from packhorse_services.pipeline.history.headers import agents_of, reaches
+from packhorse_services.pipeline.history.read import bronze_version
 from packhorse_services.pipeline.history.target import HistoryTarget, nothing_archived
-from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.location import Location
 
 _LOOK_S = 2.0
@@ -80,33 +74,27 @@ class ArchiveEnd:
         asked = situation.journal_id, version
         if situation.highest <= self._held.get(asked, -1):
             return True
-        records = self._records(situation, version)
-        if records.where(f.col("offset") >= situation.highest).isEmpty():
+        if not reaches(self.location, version, situation.journal_id, situation.highest):
             return False
         self._held[asked] = situation.highest
         return True
 
     def _require_journal(self, situation: Situation, version: int) -> None:
         """Raise `TaskRefused` when only packages of other journals are archived."""
-        if not self._records(situation, version).isEmpty():
-            return
-        every = archived(self.spark, self.location, tables.BRONZE, version)
-        if not with_headers(every).isEmpty():
+        journals = {one.journal_id for one in agents_of(self.location, version)}
+        if journals and situation.journal_id not in journals:
             raise TaskRefused(
                 f"the archive has nothing of its journal {situation.journal_id}; it follows "
                 "another one (JOURNAL_MISMATCH), or the archive has not begun"
             )
 
     def _behind(self, situation: Situation, version: int) -> str:
-        records = self._records(situation, version)
-        [row] = records.agg(f.max("offset").alias("last")).collect()
-        if row["last"] is None:
+        every = agents_of(self.location, version)
+        own = [one.last for one in every if one.journal_id == situation.journal_id]
+        if not own:
             return nothing_archived(self.location)
         return (
             f"it is at offset {situation.highest}, ahead of the archive, which ends at "
-            f"{row['last']}; run packhorse-pipeline archive first, or beside the audit with "
+            f"{max(own)}; run packhorse-pipeline archive first, or beside the audit with "
             "--continuous, or let the audit --wait for longer than an archive takes to come"
         )
-
-    def _records(self, situation: Situation, version: int) -> DataFrame:
-        return package_records(self.spark, self.location, situation.journal_id, version)

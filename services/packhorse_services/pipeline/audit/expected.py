@@ -17,17 +17,13 @@ from packhorse_services.pipeline.audit.subscriber_state import Situation
 from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.bases import AddedSubscription, Start
-from packhorse_services.pipeline.history.beginning import (
-    BaseRules,
-    Beginning,
-    PackageHeaders,
-    beginning,
-)
+from packhorse_services.pipeline.history.beginning import BaseRules, Beginning, beginning
 from packhorse_services.pipeline.history.content import ContentHistory
 from packhorse_services.pipeline.history.decoding import CLEAR
 from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import fold
+from packhorse_services.pipeline.history.headers import PackageHeaders
 from packhorse_services.pipeline.history.node_lists import base_writes
 from packhorse_services.pipeline.history.packages import Packages
 from packhorse_services.pipeline.history.read import (
@@ -185,7 +181,7 @@ class Expectations:
         """Return what headers say, which is the same for all subscribers."""
         asked = situation.journal_id, version
         if asked not in self._asked:
-            self._asked[asked] = PackageHeaders(self._records(situation, version))
+            self._asked[asked] = PackageHeaders(self._location, *asked)
         return self._asked[asked]
 
     def close(self) -> None:
@@ -276,7 +272,7 @@ class Expectations:
                 added=case.added,
             )
             headers = self._headers(case.situation, newest.version)
-            begin = beginning(self._location, blobs, newest, rules, headers)
+            begin = beginning(self._spark, blobs, newest, rules, headers)
         if begin.after > lowest:
             raise TaskRefused(
                 f"the archive is whole only from offset {begin.after} on, and a subscription is at "

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pyarrow as pa
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -131,7 +132,7 @@ def translated(task: str) -> Iterator[None]:
     _report_once()
     try:
         yield
-    except (PySparkException, Py4JError, DeltaError, OSError) as error:
+    except (PySparkException, Py4JError, DeltaError, OSError, pa.ArrowException) as error:
         raise meaning(str(error), task) from error
 
 

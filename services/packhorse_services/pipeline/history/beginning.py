@@ -4,14 +4,12 @@ What the archive lacks is never passed over: a hole behind the beginning means t
 can't be known.
 """
 
-from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from packhorse.blobs.api import BlobStore
@@ -19,7 +17,7 @@ from packhorse.content.node import ROOT
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.snapshots.store import all_of
 from packhorse.wire.actions import touched
-from packhorse.wire.package_codec import ENTRY_HEADER, decode_entry
+from packhorse.wire.package_codec import decode_entry
 from packhorse.wire.record import Undecodable
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.bases import (
@@ -30,9 +28,10 @@ from packhorse_services.pipeline.history.bases import (
     serves,
     suits_added,
 )
-from packhorse_services.pipeline.history.read import gaps, header, without_repeats
+from packhorse_services.pipeline.history.headers import PackageHeaders
+from packhorse_services.pipeline.history.read import gaps, package_records, without_repeats
 from packhorse_services.pipeline.history.target import HistoryTarget
-from packhorse_services.pipeline.history.targets import TAG, is_for, targets_of
+from packhorse_services.pipeline.history.targets import is_for
 from packhorse_services.pipeline.storage.location import Location
 
 
@@ -70,36 +69,8 @@ class BaseRules:
     added: Mapping[str, AddedSubscription] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class PackageHeaders:
-    """What the headers of a journal's packages say; each question is asked of Spark once."""
-
-    records: DataFrame
-    """As `package_records` returns them."""
-
-    @cached_property
-    def firsts(self) -> dict[str | None, int]:
-        """Offset of each publisher agent's first package; None: of those that name none."""
-        rows = self.records.groupBy("publisher_agent").agg(f.min("offset").alias("offset"))
-        return {row.publisher_agent: row.offset for row in rows.collect()}
-
-    def named_for(self, subscriber: str) -> Sequence[int]:
-        """Return the offsets of the packages that name `subscriber`, in order (R35)."""
-        return sorted(self._named.get(subscriber, ()))
-
-    @cached_property
-    def _named(self) -> "dict[str, array[int]]":
-        marked = f.contains(header(ENTRY_HEADER), f.lit(bytearray(TAG)))
-        rows = self.records.where(marked).select("offset", "headers").toLocalIterator()  # few
-        found: dict[str, array[int]] = {}
-        for row in rows:
-            for name in targets_of(_by_name(row.headers)):
-                found.setdefault(name, array("q")).append(row.offset)
-        return found
-
-
 def beginning(
-    location: Location,
+    spark: SparkSession,
     blobs: BlobStore,
     target: HistoryTarget,
     rules: BaseRules,
@@ -112,7 +83,7 @@ def beginning(
     Raises `TaskRefused` when there is no beginning.
     """
     firsts = headers.firsts if target.firsts is None else target.firsts
-    holes = _holes(location, target, firsts.values())
+    holes = _holes(headers.location, target, firsts.values())
     unknown = max((end - 1 for _, end in holes), default=-1)
     base = _base(list(all_of(blobs)), firsts, headers, target, rules, unknown)
     if base is not None:
@@ -124,7 +95,8 @@ def beginning(
     if any(subscription.started < unknown for subscription in added.values()):
         raise TaskRefused(_lacking(holes, target, start))
     held = replace(target, agents=tuple(set(target.agents) - added.keys()))
-    replaced = _last_replacement(headers.records, held, behind, rules)
+    records = package_records(spark, headers.location, target.journal_id, target.version)
+    replaced = _last_replacement(records, held, behind, rules)
     if replaced is None:
         raise TaskRefused(_lacking(holes, target, start))
     return Beginning(replaced - 1, whole_after=unknown)
@@ -154,7 +126,7 @@ def _base(
             and (base.subscriber or base.offset < min(named, default=base.offset + 1))
             and leaves_out(base, rules.subscriber, _absent(base, rules.left_out, added), start)
             and suits_added(base, added, begun, unknown=unknown, start=start)
-            and _is_archived(base, headers.records)
+            and headers.has(base)
         ):
             return base
     return None
@@ -207,12 +179,6 @@ def _holes(
 
 def _by_name(headers: Iterable[Any]) -> dict[str, bytes]:
     return {one["key"]: one["value"] or b"" for one in headers}
-
-
-def _is_archived(base: ContentSnapshot, records: DataFrame) -> bool:
-    """Return whether the record at the base's offset is the one that it names (R24), or expired."""
-    found = records.where(f.col("offset") == base.offset).select("package_id").collect()
-    return all((row.package_id or "") == base.package_id for row in found)
 
 
 def _last_replacement(

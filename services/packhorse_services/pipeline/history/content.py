@@ -14,20 +14,15 @@ from packhorse.content.node import ROOT
 from packhorse.content.rows import parse_binaries
 from packhorse.snapshots.snapshot import left_out
 from packhorse_services.pipeline.engine.kept import kept
-from packhorse_services.pipeline.history.beginning import (
-    BaseRules,
-    Beginning,
-    PackageHeaders,
-    beginning,
-)
+from packhorse_services.pipeline.history.beginning import BaseRules, Beginning, beginning
 from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts, characters_of
 from packhorse_services.pipeline.history.fold import fold
+from packhorse_services.pipeline.history.headers import PackageHeaders
 from packhorse_services.pipeline.history.node_lists import base_writes
 from packhorse_services.pipeline.history.read import (
     PackageSelection,
     counted,
-    package_records,
     removed_by,
 )
 from packhorse_services.pipeline.history.target import HistoryTarget
@@ -112,7 +107,8 @@ def content_at(
     absent = _absent(spark, location, target, choice)
     rules = BaseRules(subscriber=choice.subscriber, left_out=absent)
     with closing(open_blobs(blobs_url)) as blobs:
-        begin = beginning(location, blobs, target, rules, _headers(spark, location, target))
+        headers = PackageHeaders(location, target.journal_id, target.version)
+        begin = beginning(spark, blobs, target, rules, headers)
     wanted = PackageSelection(
         *(target.journal_id, target.version),
         spans=dict.fromkeys(target.agents, (begin.after, target.offset)),
@@ -128,10 +124,6 @@ def content_at(
         with kept(folded) as winners:
             content = ContentHistory(winners, Texts(packages, blobs_url, begin.base))
             yield content, replace(begin, left_out=left_out(absent))
-
-
-def _headers(spark: SparkSession, location: Location, target: HistoryTarget) -> PackageHeaders:
-    return PackageHeaders(package_records(spark, location, target.journal_id, target.version))
 
 
 def _absent(

@@ -24,6 +24,9 @@ SHARE_BYTES = 32 * 1024**2
 """What a share of a file has about, compressed."""
 
 _ROWS = 256
+_HEADERS = 2_000
+"""Rows at a time where no bodies are read."""
+_END = 2**63 - 1
 _COLUMNS = ["offset", "journal_id", "headers", "value"]
 _OFFSET = "offset"
 
@@ -87,12 +90,7 @@ class Packages:
         for known in self.files:
             if known.overlaps(first, last):
                 with _opened(self.location, _path(self.location, known)) as file:
-                    groups = [
-                        number
-                        for number in range(file.num_row_groups)
-                        if _may_hold(file, number, first, last)
-                    ]
-                    yield from self._counting(file, groups, held)
+                    yield from self._counting(file, _groups(file, first, last), held)
 
     def _counting(
         self, file: pq.ParquetFile, groups: Iterable[int], held: pa.Array | None = None
@@ -121,6 +119,17 @@ def package_files(location: Location, version: int) -> tuple[Kept, ...]:
     return tuple(one for one in files_of(bronze) if one.partition["topic"].endswith("_package"))
 
 
+def column_batches(
+    location: Location, files: Iterable[Kept], columns: list[str], first: int = 0, last: int = _END
+) -> Iterator[pa.RecordBatch]:
+    """Yield columns of the rows that may have offsets from `first` to `last`, in no order."""
+    for known in files:
+        if known.overlaps(first, last):
+            with _opened(location, _path(location, known)) as file:
+                groups = _groups(file, first, last)
+                yield from file.iter_batches(_HEADERS, groups, columns, use_threads=False)
+
+
 def _path(location: Location, file: Kept) -> str:
     return arrow_files.path(location, f"{tables.BRONZE}/{file.path}")
 
@@ -142,6 +151,11 @@ def _rows(file: pq.ParquetFile, groups: Iterable[int]) -> Iterator[pa.RecordBatc
     """Yield rows group by group: a batch over several would hold all of their bodies."""
     for group in groups:
         yield from file.iter_batches(_ROWS, [group], _COLUMNS, use_threads=False)
+
+
+def _groups(file: pq.ParquetFile, first: int, last: int) -> list[int]:
+    numbers = range(file.num_row_groups)
+    return [number for number in numbers if _may_hold(file, number, first, last)]
 
 
 def _may_hold(file: pq.ParquetFile, group: int, first: int, last: int) -> bool:

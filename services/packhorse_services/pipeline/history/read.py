@@ -78,15 +78,11 @@ def package_records(
     """Return the bronze rows of one package topic, with what their headers say of them.
 
     `version` is bronze's, without it the newest. Added are `publisher_agent` and `package_id`, null
-    where the header is missing.
+    where the header is missing. What can be asked of all packages `headers.py` answers.
     """
     bronze = archived(spark, location, tables.BRONZE, version)
-    return with_headers(bronze.where(f.col("journal_id") == journal_id))
-
-
-def with_headers(bronze: DataFrame) -> DataFrame:
-    """Return the records of package topics with `publisher_agent` and `package_id`."""
-    return bronze.where(f.col("topic").endswith("_package")).withColumns(
+    own = (f.col("journal_id") == journal_id) & f.col("topic").endswith("_package")
+    return bronze.where(own).withColumns(
         {
             "publisher_agent": header(AGENT_HEADER).cast("string"),
             "package_id": header(PACKAGE_ID_HEADER).cast("string"),

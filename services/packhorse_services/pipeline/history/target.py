@@ -4,18 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pyspark.sql import Row, SparkSession
-from pyspark.sql import functions as f
-
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse_services.pipeline.errors import NotThere, TaskRefused
 from packhorse_services.pipeline.history.bases import known_agents
-from packhorse_services.pipeline.history.read import (
-    archived,
-    bronze_version,
-    gaps,
-    with_headers,
-)
+from packhorse_services.pipeline.history.headers import AgentPackages, agents_of, ids_at
+from packhorse_services.pipeline.history.read import bronze_version, gaps
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.delta import stored
 from packhorse_services.pipeline.storage.location import Location
@@ -36,7 +29,6 @@ class HistoryTarget:
 
 
 def target(
-    spark: SparkSession,
     location: Location,
     *,
     agents: Collection[str] = (),
@@ -51,38 +43,33 @@ def target(
     so late, `TaskRefused` when packages up to it are missing, and `TablesUnusable`.
     """
     version = bronze_version(location)
-    subscriptions = _subscriptions(spark, location, version, offset, time)
-    if not subscriptions:
+    every = agents_of(location, version, offset=offset, time=time)
+    if not every:
         raise NotThere(nothing_archived(location, snapshots))
-    journal_id = _newest_journal(subscriptions)
-    archive = [one for one in subscriptions if one.journal_id == journal_id]
+    journal_id = _newest_journal(every)
+    archive = [one for one in every if one.journal_id == journal_id]
     known = _known(agents, archive, snapshots, journal_id)
     _require_archived(archive, offset, time)
     chosen = tuple(sorted(agents)) or known
-    found = [one.wanted for one in archive if one.publisher_agent in chosen and one.wanted]
+    own = (one.wanted for one in archive if one.publisher_agent in chosen)
+    found = [wanted for wanted in own if wanted is not None]
     if not found:
         raise NotThere(f"no package of {', '.join(chosen)} is that early; choose a later point")
-    last = max(found, key=lambda package: int(package.offset))
-    _require_no_gap(location, archive, last.offset, offset)
-    return _target(archive, chosen, last, version)
-
-
-def _target(
-    archive: Sequence[Row], agents: tuple[str, ...], last: Row, version: int
-) -> HistoryTarget:
-    firsts = {one.publisher_agent: int(one.first) for one in archive}
-    journal_id, package_id = archive[0].journal_id, last.package_id or ""
-    return HistoryTarget(journal_id, agents, last.offset, package_id, version, firsts)
+    last = max(found)
+    _require_no_gap(location, archive, last, offset)
+    [package_id] = set(ids_at(location, version, journal_id, last))
+    firsts = {one.publisher_agent: one.first for one in archive}
+    return HistoryTarget(journal_id, chosen, last, package_id, version, firsts)
 
 
 def _known(
     agents: Collection[str],
-    archive: Sequence[Row],
+    archive: Sequence[AgentPackages],
     snapshots: Collection[ContentSnapshot],
     journal_id: str,
 ) -> tuple[str, ...]:
     """Return the publisher agents that are known. Raises `NotThere` for others in `agents`."""
-    names = (subscription.publisher_agent for subscription in archive)
+    names = (one.publisher_agent for one in archive if one.publisher_agent)
     known = tuple(sorted(known_agents(names, snapshots, journal_id)))
     if unknown := sorted(set(agents) - set(known)):
         raise NotThere(
@@ -92,37 +79,9 @@ def _known(
     return known
 
 
-def _subscriptions(
-    spark: SparkSession,
-    location: Location,
-    version: int,
-    offset: int | None,
-    time: datetime | None,
-) -> list[Row]:
-    """Return what is archived of each journal and publisher agent, and the last that is wanted.
-
-    One pass over headers; what comes back is a row for each agent.
-    """
-    within = f.lit(True)
-    if offset is not None:
-        within &= f.col("offset") <= offset
-    if time is not None:
-        within &= f.col("time") <= f.lit(time)
-    raw = archived(spark, location, tables.BRONZE, version)
-    rows = with_headers(raw).groupBy("journal_id", "publisher_agent")
-    return rows.agg(
-        f.min("offset").alias("first"),
-        f.max("offset").alias("last"),
-        f.unix_millis(f.min("time")).alias("since_ms"),
-        f.unix_millis(f.max("time")).alias("until_ms"),
-        f.max(f.when(within, f.struct("offset", "package_id"))).alias("wanted"),
-        f.min(f.when(~within, f.col("offset"))).alias("following"),
-    ).collect()
-
-
-def _newest_journal(subscriptions: Sequence[Row]) -> str:
+def _newest_journal(every: Sequence[AgentPackages]) -> str:
     """Return the identity of the package topic that was archived last (R24)."""
-    return str(max(subscriptions, key=lambda subscription: subscription.until_ms).journal_id)
+    return max(every, key=lambda one: one.until_ms).journal_id
 
 
 def nothing_archived(location: Location, snapshots: Collection[ContentSnapshot] = ()) -> str:
@@ -138,7 +97,9 @@ def nothing_archived(location: Location, snapshots: Collection[ContentSnapshot] 
     )
 
 
-def _require_archived(archive: Sequence[Row], offset: int | None, time: datetime | None) -> None:
+def _require_archived(
+    archive: Sequence[AgentPackages], offset: int | None, time: datetime | None
+) -> None:
     first, last = (
         min(subscription.first for subscription in archive),
         max(subscription.last for subscription in archive),
@@ -152,7 +113,7 @@ def _require_archived(archive: Sequence[Row], offset: int | None, time: datetime
         _require_time(archive, time, last)
 
 
-def _require_time(archive: Sequence[Row], time: datetime, last: int) -> None:
+def _require_time(archive: Sequence[AgentPackages], time: datetime, last: int) -> None:
     """Raise `NotThere` for a time before the archive begins, or after its newest package.
 
     What came after that one, up to `time`, nobody has archived: there may be more.
@@ -178,7 +139,7 @@ def _shown(moment: datetime) -> str:
 
 
 def _require_no_gap(
-    location: Location, archive: Sequence[Row], found: int, offset: int | None
+    location: Location, archive: Sequence[AgentPackages], found: int, offset: int | None
 ) -> None:
     """Raise `TaskRefused` when a gap lies between the package found and the point meant."""
     following = [

@@ -165,7 +165,7 @@ class _Run:
         snapshots = without_lost(self.blobs)
         require_heard_of(self.spark, self.location, wanted.subscriber, snapshots)
         point = target(
-            *(self.spark, self.location),
+            self.location,
             agents=wanted.agents,
             offset=wanted.offset,
             snapshots=snapshots,

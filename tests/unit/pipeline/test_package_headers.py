@@ -1,0 +1,97 @@
+"""What is asked of the headers of all packages, answered without Spark."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from packhorse.blobs.open import open_blobs
+from packhorse.wire.package_codec import AGENT_HEADER
+from packhorse_services.pipeline.archive.reading import as_batch
+from packhorse_services.pipeline.history.headers import (
+    AgentPackages,
+    PackageHeaders,
+    agents_of,
+    header,
+    ids_at,
+    reaches,
+)
+from packhorse_services.pipeline.history.read import bronze_version
+from packhorse_services.pipeline.history.target import target
+from packhorse_services.pipeline.storage.location import Location
+from tests.harness.history import BEGIN_MS, JOURNAL, History, archive
+from tests.harness.subscriber import page
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    """Three packages of two agents, the second for two subscribers by name, and one of nobody."""
+    blobs = open_blobs(str(tmp_path / "blobs"))
+    made = History(blobs)
+    made.add(page("/a", 1))
+    made.add(page("/b", 1), to=("sub1", "sub2"))
+    made.agent = "second"
+    made.add(page("/c", 1), to=("sub2",))
+    made.raw(b"", {})
+    yield made
+    blobs.close()
+
+
+@pytest.fixture(params=[1, 2])
+def location(request: pytest.FixtureRequest, history: History, tmp_path: Path) -> Location:
+    """Their archive in one file or two, and beside it an older journal with the same offsets."""
+    place = Location.parse(str(tmp_path / "tables"))
+    archive(place, history.records[:2], "older")
+    for number in range(request.param):
+        archive(place, history.records[number :: request.param])
+    return place
+
+
+def test_each_agent_has_its_bounds_and_the_point_that_is_asked_for(location: Location) -> None:
+    version = bronze_version(location)
+    found = {one.publisher_agent: one for one in agents_of(location, version, offset=1)}
+    assert found.keys() == {"main", "second", None}
+    of_journal = [one for one in agents_of(location, version) if one.publisher_agent == "main"]
+    assert {one.journal_id for one in of_journal} == {JOURNAL, "older"}
+    since, until = BEGIN_MS + 2_000, BEGIN_MS + 2_000
+    assert found["second"] == AgentPackages(JOURNAL, "second", 2, 2, since, until, None, 2)
+    late = datetime.fromtimestamp(BEGIN_MS / 1000 + 2, UTC)
+    by_time = {one.publisher_agent: one for one in agents_of(location, version, time=late)}
+    assert (by_time["second"].wanted, by_time["second"].following) == (2, None)
+    assert (by_time[None].wanted, by_time[None].following) == (None, 3)
+
+
+def test_a_journal_s_packages_are_told_from_another_s(location: Location) -> None:
+    version = bronze_version(location)
+    assert [reaches(location, version, JOURNAL, at) for at in (0, 3, 4)] == [True, True, False]
+    assert not reaches(location, version, "older", 2)
+    assert ids_at(location, version, JOURNAL, 2) == ["dstrpck-2-0000000000000002"]
+    assert ids_at(location, version, JOURNAL, 3) == [""]
+    assert ids_at(location, version, "older", 3) == []
+    headers = PackageHeaders(location, JOURNAL, version)
+    assert headers.firsts == {"main": 0, "second": 2, None: 3}
+
+
+def test_r35_packages_for_named_subscribers_are_found_by_their_names(location: Location) -> None:
+    headers = PackageHeaders(location, JOURNAL, bronze_version(location))
+    found = [headers.named_for(name) for name in ("sub1", "sub2", "sub3")]
+    assert found == [[1], [1, 2], []]
+    older = PackageHeaders(location, "older", headers.version)
+    assert older.named_for("sub2") == [1]
+
+
+def test_the_newest_package_is_the_one_at_the_last_offset_of_its_agents(location: Location) -> None:
+    newest = target(location, agents=("main",))
+    assert (newest.offset, newest.package_id) == (1, "dstrpck-1-0000000000000001")
+    assert newest.firsts == {"main": 0, "second": 2, None: 3}
+
+
+def test_of_two_headers_of_a_name_the_last_one_counts(history: History) -> None:
+    shape = as_batch(history.records, JOURNAL).schema.field("headers").type
+    named = [[b"a", b"b"], [], [b"c", None], [b"d"]]
+    rows = [[{"key": AGENT_HEADER, "value": one} for one in values] for values in named]
+    rows[3].append({"key": "other", "value": b"e"})
+    found = header(pa.array([None, *rows], shape), AGENT_HEADER)
+    assert found.to_pylist() == [None, b"b", None, None, b"d"]
