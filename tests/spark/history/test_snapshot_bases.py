@@ -80,7 +80,7 @@ def test_what_was_left_out_is_missing_only_where_it_was_asked_for(site: Site) ->
     def base(*absent: int) -> ContentSnapshot | None:
         rules = BaseRules(left_out=absent)
         headers = PackageHeaders(site.location, point.journal_id, point.version)
-        return beginning(site.spark, site.blobs, point, rules, headers).base
+        return beginning(site.blobs, point, rules, headers).base
 
     assert (base(), base(1)) == (whole.snapshot, without)
 

@@ -137,7 +137,7 @@ def _audited(
         ) as expectations,
     ):
         known = settings.subscriber_databases.keys()
-        others = [] if options.subscriber else unaudited(spark, location, known)
+        others = [] if options.subscriber else unaudited(location, known)
         audit = Audit(spark, location, run, expectations, check_path(options.path), options.limit)
         return audit.all(databases), others
 

@@ -218,7 +218,7 @@ class Expectations:
             absent=[offset for _, offset in case.removed],
             subscriber=subscriber,
         )
-        return counted(self._spark, self._location, wanted)
+        return counted(self._location, wanted)
 
     def _past(
         self, subscriber: str, case: Case, version: int, begin: Beginning
@@ -233,21 +233,15 @@ class Expectations:
             absent=[offset for _, offset in case.removed],
             subscriber=subscriber,
         )
-        return partial(counted, self._spark, self._location, wanted)
+        return partial(counted, self._location, wanted)
 
     def _removed(self, subscriber: str, situation: Situation) -> list[tuple[str, int]]:
         """Return what it did not import; its own word counts more than what has arrived of it."""
-        said = removed_by(
-            self._spark, self._location, subscriber, situation.agents, situation.journal_id
-        )
+        said = removed_by(self._location, subscriber, situation.agents, situation.journal_id)
         offsets = {
             subscription.agent: subscription.offset for subscription in situation.subscriptions
         }
-        found = {
-            (row["publisher_agent"], row["offset"])
-            for row in said.toLocalIterator()
-            if row["offset"] <= offsets[row["publisher_agent"]]
-        }
+        found = {(agent, offset) for agent, offset in said if offset <= offsets[agent]}
         for agent, offset, imported in situation.decided:
             (found.discard if imported else found.add)((agent, offset))
         return sorted(found)
@@ -272,7 +266,7 @@ class Expectations:
                 added=case.added,
             )
             headers = self._headers(case.situation, newest.version)
-            begin = beginning(self._spark, blobs, newest, rules, headers)
+            begin = beginning(blobs, newest, rules, headers)
         if begin.after > lowest:
             raise TaskRefused(
                 f"the archive is whole only from offset {begin.after} on, and a subscription is at "

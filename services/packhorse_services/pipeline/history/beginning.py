@@ -4,20 +4,16 @@ What the archive lacks is never passed over: a hole behind the beginning means t
 can't be known.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 
 from packhorse.blobs.api import BlobStore
 from packhorse.content.node import ROOT
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.snapshots.store import all_of
 from packhorse.wire.actions import touched
-from packhorse.wire.package_codec import decode_entry
+from packhorse.wire.package_codec import AGENT_HEADER, decode_entry
 from packhorse.wire.record import Undecodable
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.bases import (
@@ -28,10 +24,11 @@ from packhorse_services.pipeline.history.bases import (
     serves,
     suits_added,
 )
-from packhorse_services.pipeline.history.headers import PackageHeaders
-from packhorse_services.pipeline.history.read import gaps, package_records, without_repeats
+from packhorse_services.pipeline.history.headers import PackageHeaders, headers_between
+from packhorse_services.pipeline.history.numbers import numbers_of
+from packhorse_services.pipeline.history.packages import is_for, package_files
+from packhorse_services.pipeline.history.read import gaps
 from packhorse_services.pipeline.history.target import HistoryTarget
-from packhorse_services.pipeline.history.targets import is_for
 from packhorse_services.pipeline.storage.location import Location
 
 
@@ -70,7 +67,6 @@ class BaseRules:
 
 
 def beginning(
-    spark: SparkSession,
     blobs: BlobStore,
     target: HistoryTarget,
     rules: BaseRules,
@@ -95,8 +91,7 @@ def beginning(
     if any(subscription.started < unknown for subscription in added.values()):
         raise TaskRefused(_lacking(holes, target, start))
     held = replace(target, agents=tuple(set(target.agents) - added.keys()))
-    records = package_records(spark, headers.location, target.journal_id, target.version)
-    replaced = _last_replacement(records, held, behind, rules)
+    replaced = _last_replacement(headers.location, held, behind, rules)
     if replaced is None:
         raise TaskRefused(_lacking(holes, target, start))
     return Beginning(replaced - 1, whole_after=unknown)
@@ -182,34 +177,26 @@ def _by_name(headers: Iterable[Any]) -> dict[str, bytes]:
 
 
 def _last_replacement(
-    records: DataFrame, target: HistoryTarget, unknown: int, rules: BaseRules
+    location: Location, target: HistoryTarget, unknown: int, rules: BaseRules
 ) -> int | None:
     """Return the offset of the last package that replaced or removed the whole tree, if any.
 
     One that is left out has replaced nothing, nor has one that repeats a producer's number (R27).
     """
-    absent, subscriber = frozenset(rules.left_out), rules.subscriber
-    own = records.where(
-        f.col("publisher_agent").isin(list(target.agents)) & (f.col("offset") <= target.offset)
+    spans = dict.fromkeys(target.agents, (-1, target.offset))
+    absent = numbers_of(location, target.version, target.journal_id, spans).repeats
+    absent = absent.union(rules.left_out)
+    files = package_files(location, target.version)
+    found = headers_between(location, files, target.journal_id, unknown + 1, target.offset)
+    replacing = (
+        offset
+        for offset, headers in found
+        if headers.get(AGENT_HEADER, b"").decode(errors="replace") in target.agents
+        and offset not in absent
+        and replaces_all(headers)
+        and is_for(headers, rules.subscriber)
     )
-
-    def scan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            kept = [at for at in _replacements(batch, subscriber) if at not in absent]
-            yield pa.RecordBatch.from_arrays([pa.array(kept, pa.int64())], names=["offset"])
-
-    wanted = without_repeats(own).where(f.col("offset") > unknown).select("offset", "headers")
-    found = wanted.mapInArrow(scan, "offset bigint")
-    offset = found.agg(f.max("offset").alias("offset")).collect()[0].offset
-    return None if offset is None else int(offset)
-
-
-def _replacements(batch: pa.RecordBatch, subscriber: str) -> Iterator[int]:
-    columns = (column.to_pylist() for column in batch.columns)
-    for offset, headers in zip(*columns, strict=True):
-        named = _by_name(headers)
-        if replaces_all(named) and is_for(named, subscriber):
-            yield offset
+    return max(replacing, default=None)
 
 
 def replaces_all(headers: dict[str, bytes]) -> bool:

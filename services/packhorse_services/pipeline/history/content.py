@@ -94,21 +94,17 @@ class ContentHistory:
 
 @contextmanager
 def content_at(
-    spark: SparkSession,
-    location: Location,
-    blobs_url: str,
-    target: HistoryTarget,
-    choice: Choice,
+    spark: SparkSession, location: Location, blobs_url: str, target: HistoryTarget, choice: Choice
 ) -> Iterator[tuple[ContentHistory, Beginning]]:
     """Lend the content at `target`, kept on the workers' disks, and say where its fold began.
 
     Raises `TaskRefused` when the history is incomplete or holds packages that can't be read.
     """
-    absent = _absent(spark, location, target, choice)
+    absent = _absent(location, target, choice)
     rules = BaseRules(subscriber=choice.subscriber, left_out=absent)
+    headers = PackageHeaders(location, target.journal_id, target.version)
     with closing(open_blobs(blobs_url)) as blobs:
-        headers = PackageHeaders(location, target.journal_id, target.version)
-        begin = beginning(spark, blobs, target, rules, headers)
+        begin = beginning(blobs, target, rules, headers)
     wanted = PackageSelection(
         *(target.journal_id, target.version),
         spans=dict.fromkeys(target.agents, (begin.after, target.offset)),
@@ -117,7 +113,7 @@ def content_at(
         absent=absent,
         subscriber=choice.subscriber,
     )
-    packages = counted(spark, location, wanted)
+    packages = counted(location, wanted)
     base = base_writes(spark, begin.base, blobs_url, choice.within) if begin.base else None
     with kept(package_events(spark, packages, choice.within)) as events:
         folded = fold(events, base, begin.after).where(_is_within(choice.within))
@@ -126,16 +122,12 @@ def content_at(
             yield content, replace(begin, left_out=left_out(absent))
 
 
-def _absent(
-    spark: SparkSession, location: Location, target: HistoryTarget, choice: Choice
-) -> tuple[int, ...]:
+def _absent(location: Location, target: HistoryTarget, choice: Choice) -> tuple[int, ...]:
     """Return the offsets of packages that do not count, read once; they are few."""
     offsets = {offset for offset in choice.leave_out if offset <= target.offset}
     if choice.subscriber:
-        removed = removed_by(
-            spark, location, choice.subscriber, target.agents, target.journal_id
-        ).where(f.col("offset") <= target.offset)
-        offsets.update(row["offset"] for row in removed.toLocalIterator())
+        removed = removed_by(location, choice.subscriber, target.agents, target.journal_id)
+        offsets.update(offset for _, offset in removed if offset <= target.offset)
     return tuple(sorted(offsets))
 
 

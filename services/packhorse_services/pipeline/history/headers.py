@@ -5,7 +5,7 @@ A pass over all of them takes 3 µs a package, and no job of Spark, whose JVM ha
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -16,9 +16,14 @@ import pyarrow.compute as pc
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.wire.package_codec import AGENT_HEADER, ENTRY_HEADER, PACKAGE_ID_HEADER
 from packhorse_services.pipeline.archive.reading import headers_of
-from packhorse_services.pipeline.history.packages import column_batches, package_files
-from packhorse_services.pipeline.history.targets import TAG, targets_of
+from packhorse_services.pipeline.history.packages import (
+    TAG,
+    column_batches,
+    package_files,
+    targets_of,
+)
 from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.table_files import Kept
 
 _END = 2**63 - 1
 _JOURNAL_HEADERS = ("journal_id", "headers")
@@ -99,6 +104,20 @@ def reaches(location: Location, version: int, journal_id: str, offset: int) -> b
         ).as_py()
         for batch in column_batches(location, files, columns, offset, _END)
     )
+
+
+def headers_between(
+    location: Location, files: Iterable[Kept], journal_id: str, first: int, last: int
+) -> Iterator[tuple[int, dict[str, bytes]]]:
+    """Yield offset and headers of a journal's packages from one offset to another, in no order."""
+    columns = ["offset", *_JOURNAL_HEADERS]
+    for batch in column_batches(location, files, columns, first, last):
+        offsets = batch.column("offset")
+        inside = pc.and_(pc.greater_equal(offsets, first), pc.less_equal(offsets, last))
+        own = batch.filter(pc.and_(inside, pc.equal(batch.column("journal_id"), journal_id)))
+        yield from zip(
+            own.column("offset").to_pylist(), headers_of(own.column("headers")), strict=True
+        )
 
 
 @dataclass(frozen=True)

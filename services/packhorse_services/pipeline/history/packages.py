@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from packhorse.wire.package_codec import AGENT_HEADER
+from packhorse.wire.package_codec import AGENT_HEADER, ENTRY_HEADER, decode_entry
+from packhorse.wire.record import Undecodable
 from packhorse_services.pipeline.archive.reading import headers_of
-from packhorse_services.pipeline.history.targets import is_for
 from packhorse_services.pipeline.storage import arrow_files, tables
 from packhorse_services.pipeline.storage.delta import stored
 from packhorse_services.pipeline.storage.location import Location
@@ -110,6 +110,29 @@ class Packages:
         after, up_to = self.spans.get(agent, (0, -1))
         counts = after < offset <= up_to and offset not in self.absent
         return counts and is_for(headers, self.subscriber)
+
+
+TAG = b"\xf2\x01"
+"""What the bytes of an entry with targets contain; those of few others do."""
+
+
+def targets_of(headers: Mapping[str, bytes]) -> tuple[str, ...]:
+    """Return the subscribers that a package is for by its `entry` header; none: all, or unreadable.
+
+    Costs next to nothing for a package that is for all.
+    """
+    if TAG not in headers.get(ENTRY_HEADER, b""):
+        return ()
+    try:
+        return decode_entry(headers).targets
+    except Undecodable:
+        return ()
+
+
+def is_for(headers: Mapping[str, bytes], subscriber: str) -> bool:
+    """Return whether a package is for this subscriber by its `entry` header."""
+    targets = targets_of(headers)
+    return not targets or subscriber in targets
 
 
 def package_files(location: Location, version: int) -> tuple[Kept, ...]:

@@ -1,26 +1,21 @@
 """The archive as history: which packages there are between two offsets, and who removed them."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from typing import Any
 
-import pyarrow as pa
 from deltalake.exceptions import TableNotFoundError
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql import types as t
 
 from packhorse.snapshots.snapshot import AppliedSequence
 from packhorse.wire.messages import Status
 from packhorse.wire.package_codec import (
     AGENT_HEADER,
     PACKAGE_ID_HEADER,
-    decode_entry,
-    is_producer,
 )
-from packhorse.wire.record import Undecodable
-from packhorse_services.pipeline.archive.reading import headers_of
 from packhorse_services.pipeline.errors import TablesUnusable
+from packhorse_services.pipeline.history.numbers import numbers_of
 from packhorse_services.pipeline.history.packages import Packages, package_files
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.delta import load, stored
@@ -29,17 +24,6 @@ from packhorse_services.pipeline.storage.queries import RELATION, literal, rows
 
 REMOVED = [one.value for one in Status if one is not Status.IMPORTED]
 """What a subscriber says of a package that it did not import; not LEFT_OUT: it was not for it."""
-
-NUMBERS = t.StructType(
-    [
-        t.StructField("offset", t.LongType(), False),
-        t.StructField("publisher_agent", t.StringType(), False),
-        t.StructField("producer", t.StringType(), False),
-        t.StructField("epoch", t.LongType(), False),
-        t.StructField("sequence", t.LongType(), False),
-    ]
-)
-"""How producers have numbered packages (R27)."""
 
 
 def archived(
@@ -97,11 +81,16 @@ def gaps(location: Location, journal_id: str) -> list[tuple[int, int]]:
     """
     wanted = f"ends_with(topic, '_package') AND journal_id = {literal(journal_id)}"
     sql = f"SELECT DISTINCT first_missing, next_offset FROM {RELATION} WHERE {wanted}"  # noqa: S608 - literals
-    try:
-        found = list(rows(stored(location, tables.GAPS), sql))
-    except TableNotFoundError as error:
-        raise _no_table(location, tables.GAPS) from error
+    found = asked(location, tables.GAPS, sql)
     return sorted((one["first_missing"], one["next_offset"]) for one in found)
+
+
+def asked(location: Location, table: str, sql: str) -> list[dict[str, Any]]:
+    """Return what a query on `RELATION` gives, a table of the archive. Raises `TablesUnusable`."""
+    try:
+        return list(rows(stored(location, table), sql))
+    except TableNotFoundError as error:
+        raise _no_table(location, table) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,37 +112,16 @@ class PackageSelection:
     """Whose packages they are; empty: everybody's, and none that is for named subscribers."""
 
 
-def counted(spark: SparkSession, location: Location, wanted: PackageSelection) -> Packages:
+def counted(location: Location, wanted: PackageSelection) -> Packages:
     """Return the packages that count: one that repeats a producer's number does not (R27)."""
-    numbered = wanted.numbered_after
-    inside = [
-        (f.col("publisher_agent") == agent)
-        & f.col("offset").between(min(after, numbered.get(agent, after)) + 1, up_to)
+    known = {
+        agent: (min(after, wanted.numbered_after.get(agent, after)), up_to)
         for agent, (after, up_to) in wanted.spans.items()
-    ]
-    records = package_records(spark, location, wanted.journal_id, wanted.version)
-    own = records.where(reduce(Column.__or__, inside, f.lit(False)))
-    gone = {int(row["offset"]) for row in repeats(own, wanted.applied).collect()}  # little
-    files = package_files(location, wanted.version)
-    absent = frozenset(gone.union(wanted.absent))
-    whose = wanted.subscriber
-    return Packages(location, wanted.journal_id, wanted.spans, absent, files, whose)
-
-
-def numbers_up_to(
-    archive: DataFrame, *, agents: Collection[str], after: int, up_to: int
-) -> DataFrame:
-    """Return each producer's highest number in that range of `package_records`: `NUMBERS`."""
-    records = _between(archive, agents, after, up_to)
-    highest = f.max(f.struct("epoch", "sequence", -f.col("offset")))
-    found = numbers(records).groupBy("publisher_agent", "producer").agg(highest.alias("highest"))
-    return found.select(
-        (-f.col("highest")["col3"]).alias("offset"),
-        "publisher_agent",
-        "producer",
-        "highest.epoch",
-        "highest.sequence",
-    )
+    }
+    numbers = numbers_of(location, wanted.version, wanted.journal_id, known, wanted.applied)
+    absent, files = numbers.repeats.union(wanted.absent), package_files(location, wanted.version)
+    spans, whose = wanted.spans, wanted.subscriber
+    return Packages(location, wanted.journal_id, spans, absent, files, whose)
 
 
 def said_by(
@@ -176,107 +144,33 @@ def said_by(
 
 
 def removed_by(
-    spark: SparkSession,
-    location: Location,
-    subscriber: str,
-    agents: Collection[str],
-    journal_id: str = "",
-) -> DataFrame:
-    """Return publisher_agent and offset of the packages that `subscriber` did not import.
+    location: Location, subscriber: str, agents: Collection[str], journal_id: str = ""
+) -> list[tuple[str, int]]:
+    """Return publisher agent and offset of the packages that `subscriber` did not import, in order.
 
-    Its last word on a package counts. With `journal_id`, only what was said of that journal.
+    Its last word on a package counts. With `journal_id`, only what was said of that journal. Raises
+    `TablesUnusable`.
     """
-    said = said_by(spark, location, subscriber, agents, journal_id)
-    last = f.max_by("status", f.struct("time", "offset")).alias("status")
-    return (
-        said.groupBy("publisher_agent", f.col("package_offset"))
-        .agg(last)
-        .where(f.col("status").isin(REMOVED))
-        .select("publisher_agent", f.col("package_offset").alias("offset"))
+    said = f"subscriber = {literal(subscriber)} AND publisher_agent IN ({_literals(agents)})"
+    if journal_id:
+        said += f" AND package_journal_id IN ({_literals([journal_id, ''])})"
+    removed = f"status IN ({_literals(REMOVED)})"
+    suspects = f"SELECT package_offset FROM {RELATION} WHERE {said} AND {removed}"  # noqa: S608 - literals
+    last = 'last_value(status ORDER BY "time", "offset")'
+    sql = (
+        f"SELECT publisher_agent, package_offset FROM {RELATION} "  # noqa: S608 - literals
+        f"WHERE {said} AND package_offset IN ({suspects}) "
+        f"GROUP BY publisher_agent, package_offset HAVING {last} IN ({_literals(REMOVED)})"
     )
+    found = asked(location, tables.STATUSES, sql) if agents else []
+    return sorted((one["publisher_agent"], one["package_offset"]) for one in found)
 
 
-def without(packages: DataFrame, offsets: DataFrame) -> DataFrame:
-    """Return the packages that are at none of `offsets`, which are few."""
-    return packages.join(f.broadcast(offsets.select("offset")), "offset", "left_anti")
-
-
-def without_repeats(records: DataFrame, applied: Iterable[AppliedSequence] = ()) -> DataFrame:
-    """Return the records that are no `repeats`."""
-    return without(records, repeats(records, applied))
-
-
-def repeats(records: DataFrame, applied: Iterable[AppliedSequence] = ()) -> DataFrame:
-    """Return the offsets whose number is not above all that their producer gave before (R27).
-
-    A package without a producer is always new. The bodies stay where they are: what repeats is
-    found from the headers, and is little.
-    """
-    spark = records.sparkSession
-    rows = [
-        (one.log_offset, one.publisher_agent, one.producer, one.epoch, one.sequence)
-        for one in applied
-    ]
-    known = numbers(records).unionByName(spark.createDataFrame(rows, NUMBERS))
-    before = (
-        Window.partitionBy("publisher_agent", "producer")
-        .orderBy("offset")
-        .rowsBetween(Window.unboundedPreceding, -1)
-    )
-    number = f.struct("epoch", "sequence")
-    return (
-        known.withColumn("highest", f.max(number).over(before))
-        .where(number <= f.col("highest"))
-        .select("offset")
-    )
-
-
-def numbers(records: DataFrame) -> DataFrame:
-    """Return the numbers of packages that have one: `NUMBERS`."""
-    return records.select("offset", "headers").mapInArrow(_numbers, NUMBERS)
+def _literals(values: Iterable[str]) -> str:
+    return ", ".join(map(literal, values))
 
 
 def header(name: str) -> Column:
     """Return the bytes of a record's header, or null."""
     named = f.filter("headers", lambda one: one["key"] == name)
     return f.try_element_at(named, f.lit(-1))["value"]
-
-
-def _between(records: DataFrame, agents: Collection[str], after: int, up_to: int) -> DataFrame:
-    return records.where(
-        f.col("publisher_agent").isin(list(agents))
-        & (f.col("offset") > after)
-        & (f.col("offset") <= up_to)
-    )
-
-
-def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        offsets, headers = batch.columns
-        given = zip(offsets.to_pylist(), headers_of(headers), strict=True)
-        rows = [row for offset, named in given if (row := _number(offset, named))]
-        if rows:
-            columns = zip(zip(*rows, strict=True), _NUMBERS, strict=True)
-            arrays = [pa.array(column, one.type) for column, one in columns]
-            yield pa.RecordBatch.from_arrays(arrays, schema=_NUMBERS)
-
-
-def _number(offset: int, headers: Mapping[str, bytes]) -> tuple[int, str, str, int, int] | None:
-    try:
-        entry = decode_entry(headers)
-    except Undecodable:
-        return None  # whoever decodes the package reports it
-    if not (entry.producer and is_producer(entry.producer)):
-        return None
-    return offset, entry.publisher_agent, entry.producer, entry.epoch, entry.sequence
-
-
-_NUMBERS = pa.schema(
-    [
-        ("offset", pa.int64()),
-        ("publisher_agent", pa.string()),
-        ("producer", pa.string()),
-        ("epoch", pa.int64()),
-        ("sequence", pa.int64()),
-    ]
-)

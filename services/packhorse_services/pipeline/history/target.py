@@ -51,13 +51,11 @@ def target(
     known = _known(agents, archive, snapshots, journal_id)
     _require_archived(archive, offset, time)
     chosen = tuple(sorted(agents)) or known
-    own = (one.wanted for one in archive if one.publisher_agent in chosen)
-    found = [wanted for wanted in own if wanted is not None]
-    if not found:
+    own = [one.wanted for one in archive if one.publisher_agent in chosen]
+    if (last := max((one for one in own if one is not None), default=None)) is None:
         raise NotThere(f"no package of {', '.join(chosen)} is that early; choose a later point")
-    last = max(found)
     _require_no_gap(location, archive, last, offset)
-    [package_id] = set(ids_at(location, version, journal_id, last))
+    package_id = ids_at(location, version, journal_id, last)[0]
     firsts = {one.publisher_agent: one.first for one in archive}
     return HistoryTarget(journal_id, chosen, last, package_id, version, firsts)
 

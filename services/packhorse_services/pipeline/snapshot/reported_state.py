@@ -7,12 +7,12 @@ from pyspark.sql import functions as f
 
 from packhorse.snapshots.snapshot import ContentSnapshot, ReportedState
 from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.history.numbers import numbers_of
 from packhorse_services.pipeline.history.read import (
     REMOVED,
     archived,
     package_records,
     said_by,
-    without_repeats,
 )
 from packhorse_services.pipeline.history.target import HistoryTarget
 from packhorse_services.pipeline.storage import tables
@@ -73,11 +73,15 @@ def _first_undecided(
 ) -> dict[str, int]:
     """Return the offset of the first package without a status, of the agents that have one."""
     archive = package_records(spark, location, target.journal_id, target.version)
+    spans = dict.fromkeys(target.agents, (-1, target.offset))
+    repeats = numbers_of(location, target.version, target.journal_id, spans).repeats  # few
     records = archive.where(
-        f.col("publisher_agent").isin(list(target.agents)) & (f.col("offset") <= target.offset)
+        f.col("publisher_agent").isin(list(target.agents))
+        & (f.col("offset") <= target.offset)
+        & ~f.col("offset").isin(list(repeats))
     )
     first = f.min("offset").alias("offset")
-    packages = without_repeats(records).groupBy("publisher_agent", "package_id").agg(first)
+    packages = records.groupBy("publisher_agent", "package_id").agg(first)
     decided = said.select("publisher_agent", f.col("package_offset").alias("offset")).distinct()
     undecided = packages.join(decided, ["publisher_agent", "offset"], "left_anti")
     begun = _begun(spark, location, target, subscriber)

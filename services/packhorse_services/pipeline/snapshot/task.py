@@ -29,7 +29,7 @@ from packhorse_services.pipeline.history.content import (
     content_at,
     missing_binaries,
 )
-from packhorse_services.pipeline.history.read import numbers_up_to, package_records
+from packhorse_services.pipeline.history.numbers import numbers_of
 from packhorse_services.pipeline.history.target import HistoryTarget, target
 from packhorse_services.pipeline.snapshot.continuing import ContinuedSnapshot
 from packhorse_services.pipeline.snapshot.reported_state import heard, require_heard_of
@@ -204,7 +204,7 @@ class _Run:
             subscriber=self.request.subscriber,
             nodes=sum(part.nodes for part in parts),
             parts=tuple(parts),
-            sequences=_sequences(self.spark, self.location, point, begin),
+            sequences=_sequences(self.location, point, begin),
             told=reported,
             left_out=begin.left_out,
         )
@@ -250,22 +250,9 @@ def _same(
 
 
 def _sequences(
-    spark: SparkSession, location: Location, point: HistoryTarget, begin: Beginning
+    location: Location, point: HistoryTarget, begin: Beginning
 ) -> tuple[AppliedSequence, ...]:
     """Return the highest number of each producer up to the target, the base's among them (R27)."""
-    earlier = begin.base.sequences if begin.base else ()
-    highest = {(one.publisher_agent, one.producer): one for one in earlier}
-    found = numbers_up_to(
-        package_records(spark, location, point.journal_id, point.version),
-        agents=point.agents,
-        after=begin.numbered_after,
-        up_to=point.offset,
-    )
-    for row in found.collect():  # one for each producer
-        one = AppliedSequence(
-            row.publisher_agent, row.producer, row.epoch, row.sequence, row.offset
-        )
-        known = highest.get((one.publisher_agent, one.producer))
-        if known is None or (known.epoch, known.sequence) < (one.epoch, one.sequence):
-            highest[one.publisher_agent, one.producer] = one
-    return tuple(highest[key] for key in sorted(highest))
+    spans = dict.fromkeys(point.agents, (begin.numbered_after, point.offset))
+    applied = begin.base.sequences if begin.base else ()
+    return numbers_of(location, point.version, point.journal_id, spans, applied).highest

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from packhorse.clock import SystemClock
 from packhorse_services.pipeline.archive.reading import LATEST_MS
@@ -15,17 +14,13 @@ from packhorse_services.pipeline.storage.delta import prepare
 from packhorse_services.pipeline.storage.location import Location
 from tests.harness.history import BEGIN_MS, announcements
 
-pytestmark = pytest.mark.spark
-
 DAY_MS = 24 * 3600 * 1000
 
 
-def test_who_announced_itself_within_a_day_and_has_no_database_is_named(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_who_announced_itself_within_a_day_and_has_no_database_is_named(tmp_path: Path) -> None:
     location = Location.parse(str(tmp_path / "tables"))
     prepare(location)
-    assert unaudited(spark, location, ["known"]) == []
+    assert unaudited(location, ["known"]) == []
     announcements(
         location,
         ("gone", BEGIN_MS - 1),
@@ -35,16 +30,16 @@ def test_who_announced_itself_within_a_day_and_has_no_database_is_named(
         ("new", BEGIN_MS + DAY_MS - 1),
         ("quiet", BEGIN_MS - 7),
     )
-    assert unaudited(spark, location, ["known", "never"]) == ["new", "quiet"]
-    assert unaudited(spark, location, ["known", "new", "quiet"]) == []
+    assert unaudited(location, ["known", "never"]) == ["new", "quiet"]
+    assert unaudited(location, ["known", "new", "quiet"]) == []
 
 
-def test_a_time_to_come_hides_nobody(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_time_to_come_hides_nobody(tmp_path: Path) -> None:
     location = Location.parse(str(tmp_path / "tables"))
     prepare(location)
     soon_ms = SystemClock().wall_ms() + 3_600_000  # the day may have begun
     announcements(location, ("live", BEGIN_MS), ("odd", LATEST_MS), ("early", soon_ms))
-    assert unaudited(spark, location, ["known"]) == ["live"]
+    assert unaudited(location, ["known"]) == ["live"]
 
 
 @pytest.mark.parametrize("as_json", [False, True])
