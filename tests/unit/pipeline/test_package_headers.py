@@ -10,6 +10,8 @@ import pytest
 from packhorse.blobs.open import open_blobs
 from packhorse.wire.package_codec import AGENT_HEADER
 from packhorse_services.pipeline.archive.reading import as_batch
+from packhorse_services.pipeline.engine.spark_errors import translated
+from packhorse_services.pipeline.errors import TablesUnusable, TaskFailed
 from packhorse_services.pipeline.history.headers import (
     AgentPackages,
     PackageHeaders,
@@ -20,6 +22,7 @@ from packhorse_services.pipeline.history.headers import (
 )
 from packhorse_services.pipeline.history.read import bronze_version
 from packhorse_services.pipeline.history.target import target
+from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.location import Location
 from tests.harness.history import BEGIN_MS, JOURNAL, History, archive
 from tests.harness.subscriber import page
@@ -95,3 +98,14 @@ def test_of_two_headers_of_a_name_the_last_one_counts(history: History) -> None:
     rows[3].append({"key": "other", "value": b"e"})
     found = header(pa.array([None, *rows], shape), AGENT_HEADER)
     assert found.to_pylist() == [None, b"b", None, None, b"d"]
+
+
+def test_a_file_that_is_gone_or_damaged_is_an_error_in_a_line(location: Location) -> None:
+    version = bronze_version(location)
+    file = next(Path(location.base).glob(f"{tables.BRONZE}/topic=*/**/*.parquet"))
+    file.write_bytes(b"no Parquet at all")
+    with pytest.raises(TaskFailed, match="may be run again"), translated("audit"):
+        agents_of(location, version)
+    file.unlink()
+    with pytest.raises(TablesUnusable, match="files of a table are gone"), translated("audit"):
+        agents_of(location, version)

@@ -72,7 +72,8 @@ _MEANINGS: tuple[_Meaning, ...] = (
     ),
     (
         r"DELTA_VERSIONS_NOT_CONTIGUOUS|DELTA_VERSION_NOT_FOUND|DELTA_FILE_NOT_FOUND|"
-        r"FAILED_READ_FILE|DELTA_LOG_FILE_NOT_FOUND|DELTA_TRUNCATED_TRANSACTION_LOG",
+        r"FAILED_READ_FILE|DELTA_LOG_FILE_NOT_FOUND|DELTA_TRUNCATED_TRANSACTION_LOG|"
+        r"Failed to open local file.*No such file|Path does not exist '",
         TablesUnusable,
         "files of a table are gone; restore them, or run it with --new-checkpoint if somebody "
         "has vacuumed what a query had still to read",
