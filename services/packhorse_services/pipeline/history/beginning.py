@@ -4,16 +4,15 @@ What the archive lacks is never passed over: a hole behind the beginning means t
 can't be known.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from packhorse.blobs.api import BlobStore
 from packhorse.content.node import ROOT
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.snapshots.store import all_of
 from packhorse.wire.actions import touched
-from packhorse.wire.package_codec import AGENT_HEADER, decode_entry
+from packhorse.wire.package_codec import decode_entry
 from packhorse.wire.record import Undecodable
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.bases import (
@@ -26,7 +25,7 @@ from packhorse_services.pipeline.history.bases import (
 )
 from packhorse_services.pipeline.history.headers import PackageHeaders, headers_between
 from packhorse_services.pipeline.history.numbers import numbers_of
-from packhorse_services.pipeline.history.packages import is_for, package_files
+from packhorse_services.pipeline.history.packages import agent_of, is_for, package_files
 from packhorse_services.pipeline.history.read import gaps
 from packhorse_services.pipeline.history.target import HistoryTarget
 from packhorse_services.pipeline.storage.location import Location
@@ -172,10 +171,6 @@ def _holes(
     return sorted(holes, key=lambda hole: hole[1])
 
 
-def _by_name(headers: Iterable[Any]) -> dict[str, bytes]:
-    return {one["key"]: one["value"] or b"" for one in headers}
-
-
 def _last_replacement(
     location: Location, target: HistoryTarget, unknown: int, rules: BaseRules
 ) -> int | None:
@@ -191,7 +186,7 @@ def _last_replacement(
     replacing = (
         offset
         for offset, headers in found
-        if headers.get(AGENT_HEADER, b"").decode(errors="replace") in target.agents
+        if agent_of(headers) in target.agents
         and offset not in absent
         and replaces_all(headers)
         and is_for(headers, rules.subscriber)

@@ -25,7 +25,6 @@ from packhorse_services.pipeline.history.packages import (
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.table_files import Kept
 
-_END = 2**63 - 1
 _JOURNAL_HEADERS = ("journal_id", "headers")
 
 
@@ -80,16 +79,9 @@ def agents_of(
 
 def ids_at(location: Location, version: int, journal_id: str, offset: int) -> list[str]:
     """Return the ids of the packages at an offset, by their headers; one without has none: ""."""
-    files, columns = package_files(location, version), ["offset", *_JOURNAL_HEADERS]
-    found: list[str] = []
-    for batch in column_batches(location, files, columns, offset, offset):
-        there = pc.and_(
-            pc.equal(batch.column("offset"), offset),
-            pc.equal(batch.column("journal_id"), journal_id),
-        )
-        ids = header(batch.filter(there).column("headers"), PACKAGE_ID_HEADER).to_pylist()
-        found += [(one or b"").decode(errors="replace") for one in ids]
-    return found
+    files = package_files(location, version)
+    found = headers_between(location, files, journal_id, offset, offset)
+    return [named.get(PACKAGE_ID_HEADER, b"").decode(errors="replace") for _, named in found]
 
 
 def reaches(location: Location, version: int, journal_id: str, offset: int) -> bool:
@@ -102,7 +94,7 @@ def reaches(location: Location, version: int, journal_id: str, offset: int) -> b
                 pc.equal(batch.column("journal_id"), journal_id),
             )
         ).as_py()
-        for batch in column_batches(location, files, columns, offset, _END)
+        for batch in column_batches(location, files, columns, offset)
     )
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from packhorse.snapshots.snapshot import AppliedSequence
-from packhorse.wire.package_codec import AGENT_HEADER, decode_entry, is_producer
+from packhorse.wire.package_codec import decode_entry, is_producer
 from packhorse.wire.record import Undecodable
 from packhorse_services.pipeline.history.headers import headers_between
-from packhorse_services.pipeline.history.packages import package_files
+from packhorse_services.pipeline.history.packages import agent_of, package_files
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.table_files import Kept
 
@@ -49,8 +49,7 @@ def numbers_of(
     ):
         run = _Run()
         for offset, headers in headers_between(location, files, journal_id, first, last):
-            agent = headers.get(AGENT_HEADER, b"").decode(errors="replace")
-            after, up_to = spans.get(agent, (0, -1))
+            after, up_to = spans.get(agent_of(headers), (0, -1))
             if after < offset <= up_to:
                 run.add(offset, headers)
         found.take(run)

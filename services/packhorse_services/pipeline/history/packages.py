@@ -106,10 +106,14 @@ class Packages:
                     yield Package(offset, headers, rows.column("value")[number].as_py())
 
     def _counts(self, offset: int, headers: Mapping[str, bytes]) -> bool:
-        agent = headers.get(AGENT_HEADER, b"").decode(errors="replace")
-        after, up_to = self.spans.get(agent, (0, -1))
+        after, up_to = self.spans.get(agent_of(headers), (0, -1))
         counts = after < offset <= up_to and offset not in self.absent
         return counts and is_for(headers, self.subscriber)
+
+
+def agent_of(headers: Mapping[str, bytes]) -> str:
+    """Return the publisher agent that a package names; empty where it names none."""
+    return headers.get(AGENT_HEADER, b"").decode(errors="replace")
 
 
 TAG = b"\xf2\x01"
