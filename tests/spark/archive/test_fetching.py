@@ -11,11 +11,10 @@ from packhorse.blobs.open import open_blobs
 from packhorse.content.rows import node_of
 from packhorse.snapshots.snapshot import new_id
 from packhorse_services.pipeline.engine.kept import kept
-from packhorse_services.pipeline.history.content import ContentHistory
+from packhorse_services.pipeline.history.content import ContentHistory, content_from
 from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import fold, hash_of
-from packhorse_services.pipeline.history.node_lists import base_writes
 from packhorse_services.pipeline.storage import schemas
 from tests.harness.feed import page
 from tests.harness.history import History, content_of, packages_of
@@ -65,6 +64,6 @@ def test_a_package_or_a_part_with_many_nodes_is_read_in_its_order(
         rows = first.select(*schemas.NODES.names).collect()
         parts = write_parts([node_of(tuple(row)) for row in rows], open_blobs(blobs_url), name)
         base = a_snapshot(parts, name, offset=2)
-        after = fold(events, base_writes(spark, base, blobs_url), 2)
         texts = Texts(packages, blobs_url, base, at_a_time=3)
-        assert content_of(ContentHistory(after, texts).unordered()) == history.model()
+        with content_from(events, texts) as content:
+            assert content_of(content.unordered()) == history.model()

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,10 @@ from packhorse.wire.package_codec import AGENT_HEADER, decode_package
 from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history import fold as fold_module
-from packhorse_services.pipeline.history.content import ContentHistory
+from packhorse_services.pipeline.history.content import ContentHistory, content_from
 from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import fold
-from packhorse_services.pipeline.history.node_lists import base_writes
 from packhorse_services.pipeline.storage import schemas
 from tests.harness.feed import page
 from tests.harness.history import History, below, content_of, folded, imported, packages_of
@@ -232,9 +232,8 @@ def test_a_base_stands_for_the_packages_before_it(
         parts = write_parts(given, open_blobs(blobs_url), name)
         base = a_snapshot(parts, name, offset=at)
         monkeypatch.setattr(fold_module, "_FEW_CLEARS", few)
-        after = fold(every, base_writes(spark, base, blobs_url), at)
-        texts = Texts(packages, blobs_url, base)
-        assert content_of(ContentHistory(after, texts).unordered()) == history.model()
+        with content_from(every, Texts(packages, blobs_url, base)) as content:
+            assert content_of(content.unordered()) == history.model()
 
 
 def test_a_node_says_which_package_wrote_it_and_has_binaries_as_postgres_writes_them(
@@ -260,11 +259,12 @@ def test_a_node_says_which_package_wrote_it_and_has_binaries_as_postgres_writes_
     assert (rows["/a"].type, rows["/a"].properties, rows["/a"].binaries) == ("folder", "{}", "{}")
 
 
+LAST_WRITES = fold_module._last_writes
 BROKEN: dict[str, Callable[..., Any]] = {
     "_covered": lambda paths, *_: paths.withColumn("c", f.lit(-1)),
     "_looked_up": lambda paths, _: paths.withColumn("p", f.lit(-1)),
     "_ancestors": lambda _: f.array().cast("array<string>"),
-    "_folders": lambda missing, events: events.limit(0).select(*fold_module._WON),
+    "_last_writes": partial(lambda last, events, *rest: last(events.limit(0), *rest), LAST_WRITES),
 }
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from packhorse.snapshots.snapshot import ContentSnapshot, node_list_key
 from packhorse_services.pipeline.errors import TaskFailed
-from packhorse_services.pipeline.history.node_lists import base_writes, listed, store_list
+from packhorse_services.pipeline.history.node_lists import listed, store_list
+from packhorse_services.pipeline.history.onto_base import BaseNodes
 from tests.harness.feed import page
 from tests.spark.history.archived_site import Site
 
@@ -37,7 +38,7 @@ def some_day(site: Site, random_: random.Random) -> None:
 
 
 def all_listed(site: Site, snapshot: ContentSnapshot) -> set[tuple[str, int, int, int]]:
-    rows = base_writes(site.spark, snapshot, site.blobs_url).collect()
+    rows = BaseNodes(site.spark, snapshot, site.blobs_url, snapshot.offset).places().collect()
     return {(row.path, row.size, row.hash, row.position) for row in rows}
 
 

@@ -1,5 +1,7 @@
 """Looking up which clear of a part covers a path, against asking each of them."""
 
+from bisect import bisect_right
+
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -34,10 +36,12 @@ def test_the_last_covering_part_is_found(
     given_clears: list[tuple[str, str, str, int]], paths: list[tuple[str, str]]
 ) -> None:
     parts = PackageParts(given_clears)
+    edges = parts.edges()
     for top, below in paths:
         path = top + below or "/"
         expected = max((one[3] for one in given_clears if covers(one, path)), default=NOWHERE)
         assert parts.last_clear(path) == expected
+        assert (bisect_right(edges, path) % 2 == 1) == (expected > NOWHERE)
 
 
 def test_binaries_are_ordered_as_jsonb_is() -> None:

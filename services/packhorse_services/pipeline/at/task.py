@@ -64,6 +64,7 @@ def subtree_at(
         choice = Choice(leave_out=point.leave_out, within=path)
         with (
             content_at(spark, location, blobs_url, found, choice) as (content, begin),
-            kept(content.ordered()[0]) as nodes,
+            content.together() as every,
+            kept(every.ordered()[0]) as nodes,
         ):
             yield ContentAt(nodes, found, begin.base)

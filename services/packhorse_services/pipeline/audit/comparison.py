@@ -5,15 +5,15 @@ and the sum of theirs.
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from packhorse.content.node import ROOT, subtree_range
+from packhorse.content.node import ROOT
 from packhorse.content.tree import FOLDER
-from packhorse.packages.path_filter import PathFilter
+from packhorse_services.pipeline.history.content import ContentHistory
 from packhorse_services.pipeline.history.fold import node_hash
 
 MISSING = "missing"
@@ -21,74 +21,64 @@ EXTRA = "extra"
 DIFFERENT = "different"
 
 
-def within(path: str) -> Column:
-    """Return whether a row's path is `path` or lies below it."""
-    if path == ROOT:
-        return f.lit(True)
-    low, high = subtree_range(path)
-    column = f.col("path")
-    return (column == path) | ((column >= low) & (column < high))
+RangeHash = tuple[int, int, str]
+"""A range's number, how many nodes it has, and the sum of their hashes as text."""
+
+_SUMS = pa.schema([("range", pa.int32()), ("count", pa.int64()), ("sum", pa.string())])
 
 
-def taken(content: DataFrame, path_filter: PathFilter) -> DataFrame:
-    """Return the rows whose `path` a subscriber takes (R35)."""
-    if path_filter.holds_all:
-        return content
+def range_hashes(content: ContentHistory, starts: Sequence[str]) -> list[RangeHash]:
+    """Return what each range has that has nodes.
 
-    def some(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            paths = batch.column("path").to_pylist()
-            yield batch.filter(pa.array([path_filter.holds(path) for path in paths], pa.bool_()))
-
-    return content.mapInArrow(some, content.schema)
-
-
-def in_ranges(content: DataFrame, starts: Sequence[str]) -> DataFrame:
-    """Return path, hash, offset, package_id and `range`: the last of `starts` not above the path.
-
-    `starts` are in order and begin with the empty text.
+    A range begins at one of `starts`, which are in order and begin with the empty text.
     """
     held = list(starts)
 
-    def number(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            paths = batch.column("path").to_pylist()
-            places = pa.array([bisect_right(held, path) - 1 for path in paths], pa.int32())
-            yield batch.append_column("range", places)
+    def summed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = _sums(held, batches).items()
+        rows = [{"range": at, "count": had[0], "sum": str(had[1])} for at, had in found]
+        yield pa.RecordBatch.from_pylist(rows, _SUMS)
 
-    hashed = content.select("path", "hash", "offset", "package_id")
-    return hashed.mapInArrow(
-        number, "path string, hash long, offset long, package_id string, range int"
-    )
-
-
-def range_hashes(ranged: DataFrame) -> DataFrame:
-    """Return range, count and sum (as text) of each range that has nodes."""
-    total = f.sum(f.col("hash").cast("decimal(20,0)")).cast("decimal(38,0)").cast("string")
-    return ranged.groupBy("range").agg(f.count("*").alias("count"), total.alias("sum"))
+    every: dict[int, tuple[int, int]] = {}
+    for at, count, total in content.mapped(summed, "range int, count long, sum string").collect():
+        before = every.get(at, (0, 0))
+        every[at] = (before[0] + count, before[1] + int(total))
+    return [(at, count, str(total)) for at, (count, total) in every.items()]
 
 
-def differing(
-    expected: Iterable[tuple[int, int, str]], found: Iterable[tuple[int, int, str]]
-) -> list[int]:
+def _sums(starts: Sequence[str], batches: Iterable[pa.RecordBatch]) -> dict[int, tuple[int, int]]:
+    """Return count and sum of the nodes of each range that batches have."""
+    found: dict[int, tuple[int, int]] = {}
+    for batch in batches:
+        rows = (batch.column(name).to_pylist() for name in ("path", "hash"))
+        for path, number in zip(*rows, strict=True):
+            at = bisect_right(starts, path) - 1
+            count, total = found.get(at, (0, 0))
+            found[at] = (count + 1, total + number)
+    return found
+
+
+def in_ranges(starts: Sequence[str], ranges: Collection[int]) -> Callable[[str], bool]:
+    """Return whether a path is in one of these ranges."""
+    held, wanted = list(starts), frozenset(ranges)
+    return lambda path: bisect_right(held, path) - 1 in wanted
+
+
+def differing(expected: Iterable[RangeHash], found: Iterable[RangeHash]) -> list[int]:
     """Return the ranges whose count or sum differ, in order; a range without nodes has neither."""
     here = {number: (count, total) for number, count, total in expected if count}
     there = {number: (count, total) for number, count, total in found if count}
     return sorted(number for number in here.keys() | there if here.get(number) != there.get(number))
 
 
-def difference(
-    expected: DataFrame, found: DataFrame, ranges: Collection[int], folders: Collection[str] = ()
-) -> DataFrame:
+def difference(expected: DataFrame, found: DataFrame, folders: Collection[str] = ()) -> DataFrame:
     """Return path, kind, offset and package_id of each path that is not the same in both.
 
-    `expected` has the columns of `in_ranges`; `found` has path and hash, of these ranges alone.
-    What is different by its texts may still be equal JSON. At the paths of `folders` a mere folder
-    is the same as nothing.
+    Of the same ranges, `expected` has the columns of `fold`, `found` has path and hash. What is
+    different by its texts may still be equal JSON. At the paths of `folders` a mere folder is the
+    same as nothing.
     """
-    wanted = expected.where(f.col("range").isin(list(ranges))).select(
-        "path", f.col("hash").alias("wanted"), "offset", "package_id"
-    )
+    wanted = expected.select("path", f.col("hash").alias("wanted"), "offset", "package_id")
     joined = wanted.join(found, "path", "full_outer")
     if folders:
         folder = node_hash("path", f.lit(FOLDER), f.lit("{}"), f.lit("{}"))

@@ -18,13 +18,11 @@ from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.bases import AddedSubscription, Start
 from packhorse_services.pipeline.history.beginning import BaseRules, Beginning, beginning
-from packhorse_services.pipeline.history.content import ContentHistory
+from packhorse_services.pipeline.history.content import ContentHistory, content_from
 from packhorse_services.pipeline.history.decoding import CLEAR
 from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts
-from packhorse_services.pipeline.history.fold import fold
 from packhorse_services.pipeline.history.headers import PackageHeaders
-from packhorse_services.pipeline.history.node_lists import base_writes
 from packhorse_services.pipeline.history.packages import Packages
 from packhorse_services.pipeline.history.read import (
     PackageSelection,
@@ -124,14 +122,14 @@ _KEPT = 2
 class Expected:
     """Content that must be there; `notes` are for the report.
 
-    `events` are those that it follows from, `agents` has the publisher agent of every offset.
+    `events` are those that it follows from, `agents` gives the publisher agent of every offset.
     `past` gives what the subscriptions imported, also before what the fold went on from; None: no
     more.
     """
 
     content: ContentHistory
     events: DataFrame
-    agents: DataFrame
+    agents: Callable[[], DataFrame]
     notes: tuple[str, ...] = ()
     past: Callable[[], Packages] | None = None
 
@@ -142,7 +140,7 @@ class Expected:
 
     def events_of(self, agent: str) -> DataFrame:
         """Return the events of one subscription."""
-        own = self.agents.where(f.col("publisher_agent") == agent)
+        own = self.agents().where(f.col("publisher_agent") == agent)
         return self.events.join(own, "offset", "left_semi")
 
 
@@ -193,21 +191,20 @@ class Expectations:
         while len(self._kept) >= _KEPT:
             self._kept.popitem(last=False)[1][1].close()
         packages = self._packages(subscriber, case, version, begin)
-        records = self._records(case.situation, version)
         with ExitStack() as stack:
             events = stack.enter_context(kept(package_events(self._spark, packages)))
-            base = base_writes(self._spark, begin.base, self._blobs_url) if begin.base else None
             before = min(begin.after, *(after for after, _ in packages.spans.values()))
-            winners = stack.enter_context(kept(fold(events, base, before)))
             texts = Texts(packages, self._blobs_url, begin.base, base_offset=before)
-            agents = records.select("offset", "publisher_agent")
+            content = stack.enter_context(content_from(events, texts))
+            agents = partial(self._agents, case.situation.journal_id, version)
             past = self._past(subscriber, case, version, begin)
-            expected = Expected(ContentHistory(winners, texts), events, agents, past=past)
+            expected = Expected(content, events, agents, past=past)
             self._kept[case.key] = (expected, stack.pop_all())
             self.folds += 1
 
-    def _records(self, situation: Situation, version: int) -> DataFrame:
-        return package_records(self._spark, self._location, situation.journal_id, version)
+    def _agents(self, journal_id: str, version: int) -> DataFrame:
+        records = package_records(self._spark, self._location, journal_id, version)
+        return records.select("offset", "publisher_agent")
 
     def _packages(self, subscriber: str, case: Case, version: int, begin: Beginning) -> Packages:
         wanted = PackageSelection(

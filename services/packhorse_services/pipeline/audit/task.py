@@ -9,26 +9,25 @@ offset says which came last.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import islice
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from packhorse.content.node import ROOT
+from packhorse.content.node import ROOT, is_within
 from packhorse.errors import PackhorseError
 from packhorse_services.pipeline.audit.comparison import (
     DIFFERENT,
     EXTRA,
     MISSING,
+    RangeHash,
     difference,
     differing,
     in_ranges,
     range_hashes,
     removals_of,
-    taken,
-    within,
 )
 from packhorse_services.pipeline.audit.expected import Expectations, Expected
 from packhorse_services.pipeline.audit.joining import notes_of
@@ -131,25 +130,29 @@ class Audit:
         here: Repository,
         starts: Sequence[str],
     ) -> Audited:
-        content = ContentHistory(
-            taken(expected.content.winners.where(within(self.top)), situation.path_filter),
-            expected.content.texts,
-        )
-        ranged = in_ranges(_with_origins(content), starts)
-        wanted, found = _rows(range_hashes(ranged)), _rows(here.hashes(self.spark, starts))
-        ranges = differing(wanted, found)
+        content = self._audited(expected.content, situation)
+        wanted = range_hashes(content, starts)
+        ranges = differing(wanted, _rows(here.hashes(self.spark, starts)))
         notes = [*notes_of(situation), *expected.notes]
         if not ranges:
             return Audited(subscriber, _offsets(situation), notes=notes)
         digests = here.digests(self.spark, starts, ranges)
         folders = sorted(situation.path_filter.may_be_folders)
         with (
-            kept(difference(ranged, digests, ranges, folders)) as suspected,
-            kept(_confirmed(suspected, content, expected.clears, here)) as certain,
+            content.where(in_ranges(starts, ranges)).together() as suspect,
+            kept(difference(_with_origins(suspect), digests, folders)) as suspected,
+            kept(_confirmed(suspected, suspect, expected.clears, here)) as certain,
             judged(certain, expected, situation.agents, here) as findings,
         ):
             counts, shown = self._reported(findings.withColumn("subscriber", f.lit(subscriber)))
         return Audited(subscriber, _offsets(situation), counts, shown, notes)
+
+    def _audited(self, content: ContentHistory, situation: Situation) -> ContentHistory:
+        """Return what is below `top` and taken by the subscriber (R35)."""
+        if self.top != ROOT:
+            content = content.where(partial(is_within, root=self.top))
+        path_filter = situation.path_filter
+        return content if path_filter.holds_all else content.where(path_filter.holds)
 
     def _reported(self, findings: DataFrame) -> tuple[dict[str, int], list[Finding]]:
         """Save the findings; return how many there are of each kind, and the first of them."""
@@ -191,9 +194,9 @@ def _counted(findings: DataFrame) -> list[Row]:
     return findings.groupBy("kind").count().collect()
 
 
-def _rows(hashes: DataFrame) -> list[tuple[int, int, str]]:
-    """Return range, count, sum; there are at most some thousand ranges."""
-    return [(row["range"], row["count"], row["sum"]) for row in hashes.collect()]
+def _rows(hashes: DataFrame) -> list[RangeHash]:
+    """Return what there is of each range; there are at most some thousand."""
+    return [(row[0], row[1], row[2]) for row in hashes.collect()]
 
 
 def _offsets(situation: Situation | None) -> dict[str, int]:

@@ -3,14 +3,15 @@
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from packhorse.blobs.api import binary_key
 from packhorse.blobs.open import open_blobs
-from packhorse.content.node import ROOT
+from packhorse.content.node import ROOT, is_within
 from packhorse.content.rows import parse_binaries
 from packhorse.snapshots.snapshot import left_out
 from packhorse_services.pipeline.engine.kept import kept
@@ -19,7 +20,13 @@ from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts, characters_of
 from packhorse_services.pipeline.history.fold import fold
 from packhorse_services.pipeline.history.headers import PackageHeaders
-from packhorse_services.pipeline.history.node_lists import base_writes
+from packhorse_services.pipeline.history.onto_base import (
+    BaseNodes,
+    ByPath,
+    OfBatches,
+    chosen_by,
+    fold_onto,
+)
 from packhorse_services.pipeline.history.read import (
     PackageSelection,
     counted,
@@ -66,9 +73,42 @@ class Choice:
 class ContentHistory:
     """What is where at a point of the history."""
 
-    winners: DataFrame
-    """As `fold` gives them, kept."""
+    decided: DataFrame
+    """The places that a fold has decided, kept."""
     texts: Texts
+    touched: BaseNodes | None = None
+    """The nodes of a base that were decided again; None: there is no base, or nobody asks."""
+    rest: BaseNodes | None = None
+    """What else is there."""
+
+    @property
+    def winners(self) -> DataFrame:
+        """All places, as `fold` gives them; each reading reads the lists of the base again."""
+        return self.decided if self.rest is None else self.decided.unionByName(self.rest.places())
+
+    @contextmanager
+    def together(self) -> Iterator["ContentHistory"]:
+        """Lend the same for several readings: all places are kept in one frame."""
+        if self.rest is None and self.decided.is_cached:
+            yield self
+            return
+        with kept(self.winners) as winners:
+            yield ContentHistory(winners, self.texts)
+
+    def where(self, wanted: ByPath) -> "ContentHistory":
+        """Return what is at paths that are wanted."""
+        own = self.decided.mapInArrow(
+            lambda batches: (chosen_by([wanted], batch) for batch in batches), self.decided.schema
+        )
+        return ContentHistory(own, self.texts, rest=self.rest and self.rest.where(wanted))
+
+    def mapped(self, mapping: OfBatches, schema: str) -> DataFrame:
+        """Return what `mapping` makes of all places in the tasks that read them.
+
+        Its batches have at least path, size and hash.
+        """
+        own = self.decided.mapInArrow(mapping, schema)
+        return own if self.rest is None else own.unionByName(self.rest.mapped(mapping, schema))
 
     def only(self, paths: DataFrame) -> "ContentHistory":
         """Return what is at some paths."""
@@ -114,12 +154,27 @@ def content_at(
         subscriber=choice.subscriber,
     )
     packages = counted(location, wanted)
-    base = base_writes(spark, begin.base, blobs_url, choice.within) if begin.base else None
     with kept(package_events(spark, packages, choice.within)) as events:
-        folded = fold(events, base, begin.after).where(_is_within(choice.within))
-        with kept(folded) as winners:
-            content = ContentHistory(winners, Texts(packages, blobs_url, begin.base))
+        texts = Texts(packages, blobs_url, begin.base)
+        with content_from(events, texts, choice.within) as content:
             yield content, replace(begin, left_out=left_out(absent))
+
+
+@contextmanager
+def content_from(events: DataFrame, texts: Texts, within: str = ROOT) -> Iterator[ContentHistory]:
+    """Lend what events come to, onto the base of `texts` if it has one. Raises as `fold` does."""
+    inside = () if within == ROOT else (partial(is_within, root=within),)
+    if texts.base is None:
+        found = ContentHistory(fold(events), texts)
+    else:
+        spark = events.sparkSession
+        base = BaseNodes(spark, texts.base, texts.blobs_url, texts.based_at, inside)
+        decided, touched, rest = fold_onto(events, base)
+        found = ContentHistory(decided, texts, touched, rest)
+    for wanted in inside:
+        found = replace(found, decided=found.where(wanted).decided)
+    with kept(found.decided) as decided:
+        yield replace(found, decided=decided)
 
 
 def _absent(location: Location, target: HistoryTarget, choice: Choice) -> tuple[int, ...]:
@@ -129,11 +184,6 @@ def _absent(location: Location, target: HistoryTarget, choice: Choice) -> tuple[
         removed = removed_by(location, choice.subscriber, target.agents, target.journal_id)
         offsets.update(offset for _, offset in removed if offset <= target.offset)
     return tuple(sorted(offsets))
-
-
-def _is_within(path: str) -> Column:
-    below = ROOT if path == ROOT else f"{path}/"
-    return (f.col("path") == path) | f.col("path").startswith(below)
 
 
 _MISSING = "digest string, path string"

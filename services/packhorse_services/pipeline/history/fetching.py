@@ -75,6 +75,13 @@ class Texts:
     base_offset: int | None = None
     """Where the fold put the base's nodes; without it, at the base's own offset."""
 
+    @property
+    def based_at(self) -> int:
+        """Where the fold has put the base's nodes; below every offset when there is no base."""
+        if self.base is None:
+            return -1
+        return self.base.offset if self.base_offset is None else self.base_offset
+
     def fetched(self, winners: DataFrame, characters: int) -> DataFrame:
         """Return the nodes of `winners` (and their `partition`): `NODES`, in no order.
 
@@ -122,10 +129,7 @@ class Texts:
         return place.offset, 0
 
     def _is_based(self, place: _Place) -> bool:
-        if self.base is None:
-            return False
-        at = self.base.offset if self.base_offset is None else self.base_offset
-        return place.offset <= at
+        return place.offset <= self.based_at
 
     def _of_one(
         self, places: Iterator[_Place], bodies: BlobStore, blobs: BlobStore

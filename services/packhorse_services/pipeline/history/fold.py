@@ -14,12 +14,13 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
+from itertools import pairwise
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as f
 
-from packhorse.content.node import ROOT, parent_of
+from packhorse.content.node import ROOT, parent_of, subtree_range
 from packhorse.content.tree import FOLDER
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.decoding import CLEAR, UNREADABLE, WRITE
@@ -78,6 +79,26 @@ class PackageParts:
                 return last
             above = parent_of(above)
 
+    def edges(self) -> list[str]:
+        """Return where what is covered begins and ends, by turns, in path order."""
+        covered = sorted(piece for own in self._pieces.items() for piece in _covered_of(*own))
+        found: list[str] = []
+        for low, high in covered:
+            if found and low <= found[-1]:
+                found[-1] = max(found[-1], high)
+            else:
+                found += (low, high)
+        return found
+
+
+def _covered_of(path: str, pieces: tuple[list[str], list[int]]) -> Iterator[tuple[str, str]]:
+    """Yield from where to where paths are covered by pieces of a deep path."""
+    subtree = [(path, f"{path}\0"), subtree_range(path)]
+    for (low, high), offset in zip(pairwise(pieces[0]), pieces[1], strict=False):
+        for first, end in subtree if offset > NOWHERE else ():
+            if max(low, first) < min(high, end):
+                yield max(low, first), min(high, end)
+
 
 def _pieces(parts: Iterable[Part]) -> tuple[list[str], list[int]]:
     """Return where pieces begin, in order, and the highest offset that covers each."""
@@ -101,74 +122,62 @@ MAX_PARTS = 500_000
 _FEW_CLEARS = 20_000
 """Up to so many cleared paths are looked up as parts are; more are joined."""
 
-_FEW_WRITES = 200_000
-"""Up to so many writes are told to every task that reads a base."""
-
 MERE_FOLDER = -1
 """The `position` of a node that nothing wrote: it is there for what lies below it."""
 
 _REPORTED = 20
-_WON = ("path", "offset", "position", "package_id", "size", "hash")
+WON = ("path", "offset", "position", "package_id", "size", "hash")
+"""The columns of `fold`."""
 
 
-def fold(events: DataFrame, base: DataFrame | None = None, base_offset: int = -1) -> DataFrame:
+def fold(events: DataFrame) -> DataFrame:
     """Return the places that have content after `events`, and what put it there.
 
     Columns: path, offset, position, package_id, size, hash; where the node's texts are, how many
-    characters they have, and its hash (`hash_of`). `base` is the content at `base_offset` (columns
-    path, position, size, hash); then only events above that count. `offset` and `package_id` are
-    those of the package that wrote the node, or of the last one that wrote below it where the node
-    is a mere folder; a node of the base has `base_offset` and no id. Each path comes once, in no
-    order.
+    characters they have, and its hash (`hash_of`). `offset` and `package_id` are those of the
+    package that wrote the node, or of the last one that wrote below it where the node is a mere
+    folder; a node of a base (`fold_onto`) has the base's offset and no id. Each path comes once,
+    in no order.
 
     Reads the events at once for what can't be joined, so hand it frames that are `kept`. Raises
     `TaskRefused` naming the packages that can't be read.
     """
-    events = events.where(f.col("offset") > base_offset)
-    clears, many = _clears(events)
-    written = events.where(f.col("kind") == WRITE).select(*_WON)
-    if base is None:
-        return _decided(events, written, clears, many)
-    own = {"offset": f.lit(base_offset).cast("long"), "package_id": f.lit("")}
-    placed = base.withColumns(own).select(*_WON)
-    if many is not None or written.limit(_FEW_WRITES + 1).count() > _FEW_WRITES:
-        return _decided(events, placed.unionByName(written), clears, many)
-    changed, unchanged = _divided(placed, written, clears)
-    return _decided(events, changed.unionByName(written), clears).unionByName(unchanged)
+    return decided(events, writes_of(events), *clears_of(events))
 
 
-def _decided(
+def writes_of(events: DataFrame) -> DataFrame:
+    """Return what is written, in the columns of `fold`."""
+    return events.where(f.col("kind") == WRITE).select(*WON)
+
+
+def decided(
     events: DataFrame, written: DataFrame, clears: PackageParts, many: DataFrame | None = None
 ) -> DataFrame:
     """Return what `fold` does, of all writes."""
-    decided = _covered(_last_writes(events, written), clears, many)
-    alive = decided.where((f.col("w.offset") >= f.col("c")) | (f.col("d") >= f.col("c")))
+    places = _covered(_last_writes(events, written), clears, many)
     by_write = f.coalesce(f.col("w.offset") >= f.col("c"), f.lit(False))
-    return (
-        alive.where(by_write)
-        .select("path", *[f"w.{name}" for name in _WON[1:]])
-        .unionByName(_folders(alive.where(~by_write), events))
+    return places.where(by_write | (f.col("d.offset") >= f.col("c"))).select(
+        "path",
+        *(
+            f.when(by_write, f.col(f"w.{name}")).otherwise(own).alias(name)
+            for name, own in _folder().items()
+        ),
     )
 
 
-def _divided(
-    base: DataFrame, written: DataFrame, clears: PackageParts
-) -> tuple[DataFrame, DataFrame]:
-    """Return what of a base is written, made a folder or cleared again, and the rest.
-
-    The rest stays as it is, and is neither moved nor sorted.
-    """
-    at = f.explode(f.array_union(f.array("path"), _ancestors("path"))).alias("path")
-    paths = written.select(at).distinct().withColumn("written", f.lit(True))
-    marked = base.join(f.broadcast(paths), "path", "left")
-    changed = f.col("written").isNotNull()
-    if len(clears):
-        marked = _looked_up(marked, clears)
-        changed |= f.col("p") > NOWHERE
-    return marked.where(changed).select(*_WON), marked.where(~changed).select(*_WON)
+def _folder() -> dict[str, Column]:
+    """Return what a place has that exists only because `d` wrote below it."""
+    nothing = f.lit("{}")
+    return {
+        "offset": f.col("d.offset"),
+        "position": f.lit(MERE_FOLDER),
+        "package_id": f.col("d.package_id"),
+        "size": (f.length("path") + f.lit(4)).cast("long"),
+        "hash": node_hash("path", f.lit(FOLDER), nothing, nothing),
+    }
 
 
-def _clears(events: DataFrame) -> tuple[PackageParts, DataFrame | None]:
+def clears_of(events: DataFrame) -> tuple[PackageParts, DataFrame | None]:
     """Return the clears to look up, and as a frame those of whole paths where these are many.
 
     Raises `TaskRefused` where packages can't be read: the same pass finds them.
@@ -225,16 +234,17 @@ def _is_part() -> Column:
 
 
 def _last_writes(events: DataFrame, written: DataFrame) -> DataFrame:
-    """Return path, w (its last write), d (offset of the last one below)."""
-    at = written.select("path", f.struct(*_WON[1:]).alias("w"), f.lit(None).cast("long").alias("d"))
-    below = (
+    """Return path, w (its last write), d (offset and package id of the last one below it)."""
+    d = f.struct("offset", "package_id").alias("d")
+    of_folders = (
         events.where(f.col("kind") == WRITE)
-        .select(f.explode(_ancestors("path")).alias("path"), f.col("offset").alias("d"))
+        .select(f.explode(_ancestors("path")).alias("path"), d)
         .groupBy("path")
         .agg(f.max("d").alias("d"))  # few: they are many writes' folders
-        .select("path", f.lit(None).cast(at.schema["w"].dataType).alias("w"), "d")
     )
-    return at.unionByName(below).groupBy("path").agg(f.max("w").alias("w"), f.max("d").alias("d"))
+    at = written.select("path", f.struct(*WON[1:]).alias("w"))
+    every = at.unionByName(of_folders, allowMissingColumns=True)
+    return every.groupBy("path").agg(f.max("w").alias("w"), f.max("d").alias("d"))
 
 
 def _covered(paths: DataFrame, clears: PackageParts, many: DataFrame | None) -> DataFrame:
@@ -271,24 +281,6 @@ def _looked_up(paths: DataFrame, clears: PackageParts) -> DataFrame:
 
 def _ddl(frame: DataFrame) -> str:
     return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema)
-
-
-def _folders(missing: DataFrame, events: DataFrame) -> DataFrame:
-    """Return the nodes that exist only because something lies below them."""
-    ids = events.where(f.col("kind") == WRITE).select("offset", "package_id").distinct()
-    nothing = f.lit("{}")
-    return (
-        missing.select("path", f.col("d").alias("offset"))
-        .join(ids, "offset")
-        .select(
-            "path",
-            "offset",
-            f.lit(MERE_FOLDER).alias("position"),
-            "package_id",
-            (f.length("path") + f.lit(4)).cast("long").alias("size"),
-            node_hash("path", f.lit(FOLDER), nothing, nothing).alias("hash"),
-        )
-    )
 
 
 def _ancestors(path: str) -> Column:

@@ -8,30 +8,25 @@ part is read instead.
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
-from itertools import chain, islice
+from itertools import islice
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
 
 from packhorse.blobs.api import BlobMissing, BlobStore
-from packhorse.blobs.open import open_blobs
-from packhorse.content.node import ROOT, Node
+from packhorse.content.node import Node
 from packhorse.packages.format import CHUNK_BYTES
 from packhorse.snapshots.parts import Frame, frames_of, read_part
-from packhorse.snapshots.snapshot import ContentSnapshot, Part, node_list_key
+from packhorse.snapshots.snapshot import Part, node_list_key
 from packhorse_services.pipeline.history.decoding import binaries_text
 from packhorse_services.pipeline.history.fold import hash_of
 
-_BASE = "path string, size bigint, hash bigint, position int"
-_ROWS = pa.schema([("path", pa.string()), ("size", pa.int64()), ("hash", pa.int64())])
-_LIST = _ROWS.append(pa.field("end", pa.int64()))
+ROWS = pa.schema([("path", pa.string()), ("size", pa.int64()), ("hash", pa.int64())])
+_LIST = ROWS.append(pa.field("end", pa.int64()))
 """`end`: of the node's frame, in bytes of the stored part."""
 _BATCH_ROWS = 20_000
-_TASKS_OF_A_CORE = 4
 
 
 class ListedNode(NamedTuple):
@@ -131,39 +126,9 @@ def made_rows(part: Part, blobs: BlobStore) -> pa.Table:
     nodes = map(measured, read_part(part, blobs))
     rows = ((node.path, size, number) for node, size, number in nodes)
     batches = iter(lambda: list(islice(rows, _BATCH_ROWS)), [])
-    return pa.concat_tables([_ROWS.empty_table(), *map(_table, batches)])
+    return pa.concat_tables([ROWS.empty_table(), *map(_table, batches)])
 
 
 def _table(rows: Sequence[tuple[str, int, int]]) -> pa.Table:
-    columns = zip(zip(*rows, strict=True), _ROWS, strict=True)
-    return pa.Table.from_arrays([pa.array(one, field.type) for one, field in columns], schema=_ROWS)
-
-
-def base_writes(
-    spark: SparkSession, snapshot: ContentSnapshot, blobs_url: str, within: str = ROOT
-) -> DataFrame:
-    """Return path, size, hash and position (which part has it) of the nodes of a snapshot."""
-    held = snapshot.parts
-
-    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with closing(open_blobs(blobs_url)) as blobs:
-            for number in chain.from_iterable(batch.column(0).to_pylist() for batch in batches):
-                rows = _within(_rows(held[number], blobs), within)
-                position = pa.array([number] * rows.num_rows, pa.int32())
-                placed = rows.append_column("position", position)
-                yield from placed.to_batches(max_chunksize=_BATCH_ROWS)
-
-    tasks = max(1, min(len(held), spark.sparkContext.defaultParallelism * _TASKS_OF_A_CORE))
-    return spark.range(0, len(held), 1, tasks).mapInArrow(read, _BASE)
-
-
-def _rows(part: Part, blobs: BlobStore) -> pa.Table:
-    rows = listed(part, blobs)
-    return made_rows(part, blobs) if rows is None else rows.select(_ROWS.names)
-
-
-def _within(rows: pa.Table, path: str) -> pa.Table:
-    if path == ROOT:
-        return rows
-    below = pc.starts_with(rows["path"], f"{path}/")
-    return rows.filter(pc.or_(pc.equal(rows["path"], path), below))
+    columns = zip(zip(*rows, strict=True), ROWS, strict=True)
+    return pa.Table.from_arrays([pa.array(one, field.type) for one, field in columns], schema=ROWS)

@@ -28,11 +28,11 @@ from packhorse_services.pipeline.history.content import ContentHistory
 from packhorse_services.pipeline.history.node_lists import (
     ListedFrame,
     ListedNode,
-    base_writes,
     listed,
     listed_frames,
     measured,
 )
+from packhorse_services.pipeline.history.onto_base import BaseNodes
 from packhorse_services.pipeline.snapshot.writing import (
     bytes_of_frame,
     fitting,
@@ -114,24 +114,27 @@ class ContinuedSnapshot:
     blobs_url: str
     part_characters: int
 
-    def write(self, content: ContentHistory, nodes: int) -> list[Part] | None:
+    def write(self, content: ContentHistory) -> list[Part] | None:
         """Store the parts, and return them in path order; None: all are to be cut anew.
 
-        Killed anywhere, nothing is published. Raises `TaskFailed` when the parts do not hold the
-        `nodes` that the content has.
+        `content` was folded onto `base`. Killed anywhere, nothing is published. Raises
+        `TaskFailed` when the parts do not hold as many nodes as the content has.
         """
-        held = base_writes(content.winners.sparkSession, self.base, self.blobs_url)
-        cuts = _cuts(held)
-        new = _placed(content.winners.where(f.col("offset") > self.base.offset), cuts)
-        gone = held.join(content.winners.select("path"), "path", "left_anti")
-        gone = gone.select(f.col("position").alias("partition"), "path", "size")
-        with kept(new) as new, kept(gone) as gone:
+        spark, touched = content.decided.sparkSession, content.touched
+        if touched is None:
+            return None
+        cuts = _cuts(BaseNodes(spark, self.base, self.blobs_url, self.base.offset))
+        new = _placed(content.decided.where(f.col("offset") > self.base.offset), cuts)
+        with kept(touched.places()) as held, kept(new) as new:
+            gone = held.join(content.decided.select("path"), "path", "left_anti")
+            gone = gone.select(f.col("position").alias("partition"), "path", "size")
             sizes, written = _sizes(cuts, new, gone)
             every = {at: sizes.get(at, cut.size) for at, cut in cuts.items()}
             places = slots(every, self.part_characters)
             if places is None:
                 return None
             parts = self._merged(_rows(content, new, gone, written), places)
+            nodes = self.base.nodes - held.count() + content.decided.count()
         self._check(parts, nodes)
         return [part for _, part in sorted(parts, key=lambda one: one[0])]
 
@@ -169,10 +172,21 @@ class _Cut(NamedTuple):
     size: int
 
 
-def _cuts(held: DataFrame) -> dict[int, _Cut]:
+def _cuts(held: BaseNodes) -> dict[int, _Cut]:
     """Return where the base's parts begin, and how many characters they have, in path order."""
-    found = held.groupBy("position").agg(f.min("path").alias("first"), f.sum("size").alias("size"))
-    return {row.position: _Cut(row.first, row["size"]) for row in sorted(found.collect())}
+
+    def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            size = pa.array([pc.sum(batch.column("size"))])
+            first = [batch.column(name)[:1] for name in ("position", "path")]
+            yield pa.RecordBatch.from_arrays([*first, size], ["position", "path", "size"])
+
+    found: dict[int, _Cut] = {}
+    rows = held.mapped(cut, "position int, path string, size long").collect()
+    for number, path, size in sorted(rows):
+        before = found.get(number, _Cut(path, 0))
+        found[number] = _Cut(before.first, before.size + size)
+    return found
 
 
 def _placed(winners: DataFrame, cuts: Mapping[int, _Cut]) -> DataFrame:

@@ -214,9 +214,11 @@ class _Run:
     ) -> list[Part]:
         size, parts = self.request.part_characters, None
         if base is not None and base.nodes:
-            going_on = ContinuedSnapshot(snapshot_id, base, self.blobs_url, size)
-            parts = going_on.write(content, content.winners.count())
-        return write_parts(content, snapshot_id, self.blobs_url, size) if parts is None else parts
+            parts = ContinuedSnapshot(snapshot_id, base, self.blobs_url, size).write(content)
+        if parts is None:
+            with content.together() as every:
+                parts = write_parts(every, snapshot_id, self.blobs_url, size)
+        return parts
 
 
 def _require_binaries(content: DataFrame, blobs_url: str) -> None:

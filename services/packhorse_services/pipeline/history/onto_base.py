@@ -1,0 +1,128 @@
+"""A fold that goes on from a snapshot: what events touch is decided, the rest of it stays (R8).
+
+The rest is never a frame unless somebody wants its rows: it is read from the lists of the parts'
+nodes, chosen by path and summed in the task that reads it (ADR 0131).
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from packhorse.blobs.api import BlobStore
+from packhorse.blobs.open import open_blobs
+from packhorse.content.node import ancestors_of
+from packhorse.snapshots.snapshot import ContentSnapshot, Part
+from packhorse_services.pipeline.history.fold import WON, clears_of, decided, writes_of
+from packhorse_services.pipeline.history.node_lists import ROWS, listed, made_rows
+
+ByPath = Callable[[str], bool]
+"""Whether the node at a path is wanted."""
+OfBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+_LISTED = "path string, size bigint, hash bigint, position int"
+_BATCH_ROWS = 20_000
+_TASKS_OF_A_CORE = 4
+_FEW_WRITES = 200_000
+"""Up to so many writes are told to every task that reads a base."""
+
+
+@dataclass(frozen=True, slots=True)
+class BaseNodes:
+    """Nodes of a snapshot, read from the lists of its parts, a part at a time."""
+
+    spark: SparkSession
+    snapshot: ContentSnapshot
+    blobs_url: str
+    offset: int
+    """Where the fold has put them."""
+    wanted: tuple[ByPath, ...] = ()
+
+    def where(self, wanted: ByPath) -> "BaseNodes":
+        """Return those of them at paths that are wanted."""
+        return replace(self, wanted=(*self.wanted, wanted))
+
+    def places(self) -> DataFrame:
+        """Return them as `fold` does: `position` says which part has a node."""
+        own = {"offset": f.lit(self.offset).cast("long"), "package_id": f.lit("")}
+        return self.mapped(iter, _LISTED).withColumns(own).select(*WON)
+
+    def mapped(self, mapping: OfBatches, schema: str) -> DataFrame:
+        """Return what `mapping` makes of them in the tasks that read them.
+
+        Its batches have path, size, hash and position (which part has it), each of one part, in
+        path order.
+        """
+        parts, blobs_url, wanted = self.snapshot.parts, self.blobs_url, self.wanted
+
+        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with closing(open_blobs(blobs_url)) as blobs:
+                numbers = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
+                rows = (_placed(parts[number], number, blobs) for number in numbers)
+                chosen = (chosen_by(wanted, batch) for some in rows for batch in some)
+                yield from mapping(batch for batch in chosen if batch.num_rows)
+
+        tasks = self.spark.sparkContext.defaultParallelism * _TASKS_OF_A_CORE
+        tasks = max(1, min(len(parts), tasks))
+        return self.spark.range(0, len(parts), 1, tasks).mapInArrow(read, schema)
+
+
+def _placed(part: Part, number: int, blobs: BlobStore) -> Iterator[pa.RecordBatch]:
+    rows = listed(part, blobs)
+    rows = made_rows(part, blobs) if rows is None else rows.select(ROWS.names)
+    for batch in rows.to_batches(max_chunksize=_BATCH_ROWS):
+        position = pa.array([number] * batch.num_rows, pa.int32())
+        yield batch.append_column("position", position)
+
+
+def chosen_by(wanted: Iterable[ByPath], batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows of a batch at paths that are wanted by all."""
+    for own in wanted:
+        paths = batch.column("path").to_pylist()
+        batch = batch.filter(pa.array([own(path) for path in paths], pa.bool_()))
+    return batch
+
+
+class FoldedOnto(NamedTuple):
+    """What `fold_onto` has let win: what is `decided`, and the `rest` of the base."""
+
+    decided: DataFrame
+    touched: BaseNodes
+    """The nodes of the base whose paths are decided again: each may be another one now, or gone."""
+    rest: BaseNodes | None
+    """The other ones; None: there are none."""
+
+
+def fold_onto(events: DataFrame, base: BaseNodes) -> FoldedOnto:
+    """Return what `fold` does, of a base and the events above its offset.
+
+    Raises as `fold` does.
+    """
+    events = events.where(f.col("offset") > base.offset)
+    clears, many = clears_of(events)
+    written = writes_of(events)
+    touched, rest = base, None
+    if many is None and (paths := _few_paths(written)) is not None:
+        edges = clears.edges()
+
+        def touches(path: str) -> bool:
+            return path in paths or bisect_right(edges, path) % 2 == 1
+
+        touched, rest = base.where(touches), base.where(lambda path: not touches(path))
+    every = touched.places().unionByName(written)
+    return FoldedOnto(decided(events, every, clears, many), touched, rest)
+
+
+def _few_paths(written: DataFrame) -> frozenset[str] | None:
+    """Return the paths that are written, and those above them; None when they are many."""
+    rows = written.select("path").limit(_FEW_WRITES + 1).collect()
+    if len(rows) > _FEW_WRITES:
+        return None
+    paths = {row.path for row in rows}
+    return frozenset(paths.union(*map(ancestors_of, paths)))
