@@ -24,6 +24,7 @@ MANIFESTS = "snapshots/00/manifest-"
 
 _LIST = "nodes-"
 _ID = re.compile(r"[0-9a-f]{16,64}")
+_PART = re.compile(r"snapshots/[0-9a-f]{2}/[0-9a-f]{16,64}-[0-9]{5}")
 _SHARDS = 256
 _MOST = 2**63 - 1
 
@@ -76,7 +77,7 @@ class ReportedState:
 class ContentSnapshot:
     """The content that a subscriber of these agents must have at `offset`, as files (R8).
 
-    Parts are in path order and no path is in two of them.
+    Parts are in path order and no path is in two of them. They may be another snapshot's, too.
     """
 
     id: SnapshotId
@@ -122,8 +123,8 @@ def node_list_key(part: Part) -> str:
 
 
 def is_part(key: str) -> bool:
-    """Return whether a key below `snapshots/` is a part's."""
-    return not key.startswith(MANIFESTS) and not key.rpartition("/")[2].startswith(_LIST)
+    """Return whether a key is a part's, of whatever snapshot."""
+    return _PART.fullmatch(key) is not None
 
 
 def manifest_key(snapshot: ContentSnapshot) -> str:

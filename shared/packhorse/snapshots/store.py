@@ -16,10 +16,9 @@ from packhorse.snapshots.snapshot import (
     MANIFESTS,
     ContentSnapshot,
     InvalidSnapshot,
-    Part,
+    is_part,
     manifest_key,
     offset_of,
-    part_key,
 )
 from packhorse.wire.package_codec import is_producer
 
@@ -116,10 +115,11 @@ def newest(
 
 
 def remove(snapshot: ContentSnapshot, blobs: BlobStore) -> None:
-    """Remove a snapshot, its manifest first: nobody finds one whose parts are going."""
+    """Remove a snapshot: its manifest, for its parts may be another one's, too.
+
+    Those that no manifest names go when the pipeline removes leftovers.
+    """
     blobs.delete(manifest_key(snapshot))
-    for part in snapshot.parts:
-        blobs.delete(part.key)
 
 
 def _readable(keys: list[str], blobs: BlobStore) -> Iterator[ContentSnapshot]:
@@ -167,7 +167,7 @@ def decode(data: bytes) -> ContentSnapshot:
     """Return the snapshot of a manifest of at most `MAX_MANIFEST_BYTES`.
 
     Raises `InvalidSnapshot` for another format, for fields that are missing, unknown or out of
-    bounds, for parts of another snapshot, and for sums that are wrong.
+    bounds, for parts that are none, and for sums that are wrong.
     """
     try:
         snapshot = _MANIFEST.validate_json(data).snapshot
@@ -183,18 +183,12 @@ def decode(data: bytes) -> ContentSnapshot:
 
 
 def _check_parts(snapshot: ContentSnapshot) -> None:
-    """Raise `InvalidSnapshot` unless all parts are this snapshot's own, each once."""
-    numbers = [_number(part) for part in snapshot.parts]
-    own = [part_key(snapshot.id, number) for number in numbers]
-    if own != [part.key for part in snapshot.parts] or numbers != sorted(set(numbers)):
-        raise InvalidSnapshot("the parts are not the snapshot's own, in their order")
+    """Raise `InvalidSnapshot` unless all parts are snapshots' parts, each once."""
+    keys = [part.key for part in snapshot.parts]
+    if len(set(keys)) < len(keys) or not all(map(is_part, keys)):
+        raise InvalidSnapshot("the parts are not those of snapshots, each once")
     if snapshot.nodes != sum(part.nodes for part in snapshot.parts):
         raise InvalidSnapshot("the parts together have not the nodes that the snapshot has")
     for part in snapshot.parts:
         if part.content_length > LIMITS.content_bytes or part.nodes > LIMITS.nodes:
             raise InvalidSnapshot(f"{part.key} is larger than a part may be")
-
-
-def _number(part: Part) -> int:
-    digits = part.key[-5:]
-    return int(digits) if digits.isascii() and digits.isdecimal() else -1

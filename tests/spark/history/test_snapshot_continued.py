@@ -1,13 +1,14 @@
-"""Snapshots that go on from one another: what has changed is merged in, the rest is copied."""
+"""Snapshots that go on from one another: what has changed is merged in, the rest is shared."""
 
 import random
 
 import pytest
 
-from packhorse.snapshots.snapshot import ContentSnapshot, node_list_key
+from packhorse.snapshots.snapshot import ContentSnapshot, manifest_key_of, new_id, node_list_key
 from packhorse_services.pipeline.errors import TaskFailed
 from packhorse_services.pipeline.history.node_lists import listed, store_list
 from packhorse_services.pipeline.history.onto_base import BaseNodes
+from packhorse_services.pipeline.snapshot.task import remove_leftovers
 from tests.harness.feed import page
 from tests.spark.history.archived_site import Site
 
@@ -62,19 +63,28 @@ def test_r8_each_day_holds_what_the_packages_come_to(site: Site, seed: int, days
     assert all_listed(site, before.snapshot) == with_lists
 
 
-def test_parts_of_which_nothing_has_changed_keep_their_bytes(site: Site) -> None:
-    site.history.add(*[page(f"/s/{number:02}", number) for number in range(20)])
+def test_parts_of_which_nothing_has_changed_are_shared_until_nobody_needs_them(site: Site) -> None:
+    site.history.add(*[page(f"/s/{number:02}", number) for number in range(40)])
     site.archive()
     first = site.make(part_characters=PART).snapshot
     site.blobs.delete(node_list_key(first.parts[2]))  # as of a snapshot by an older build
     site.history.add(page("/s/07", 99))
-    site.history.delete("/s/19")
+    site.history.delete("/s/39")
     site.archive()
-    second = site.make(part_characters=PART).snapshot
+    second = site.make(part_characters=PART, keep=1).snapshot
     before, after = ([part.sha256 for part in one.parts] for one in (first, second))
     assert len(before) == len(after)
     assert sum(one == other for one, other in zip(before, after, strict=True)) == len(before) - 2
+    shared = set(first.parts) & set(second.parts)
+    assert len(shared) == len(before) - 3, "one had no list, so it was written again"
     assert all(site.blobs.head(node_list_key(part)) for part in second.parts)
+    assert set(site.parts()) == {part.key for part in (*first.parts, *second.parts)}
+    unreadable = manifest_key_of(9, new_id())
+    site.blobs.put(unreadable, [b"of a newer build"])
+    assert remove_leftovers(site.blobs, older_than_ms=-1000) == 0, "who knows what it names"
+    site.blobs.delete(unreadable)
+    assert remove_leftovers(site.blobs, older_than_ms=-1000) == 3
+    assert set(site.parts()) == {part.key for part in second.parts}
     assert site.content_of(second) == site.history.model()
 
 

@@ -1,7 +1,8 @@
-"""A snapshot that goes on from another one: what has changed is written, the rest is copied.
+"""A snapshot that goes on from another one: what has changed is written, the rest is shared.
 
-A frame of which no node was written or removed since is copied as it is stored. Into any other the
-changes are merged, so that texts which have not changed pass through one task and no shuffle.
+A part of which no node was written or removed since belongs to both snapshots. Of any other, a
+frame without changes is copied as it is stored, and into the others the changes are merged, so that
+texts which have not changed pass through one task and no shuffle.
 """
 
 import itertools
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from packhorse.blobs.api import BlobStore
@@ -21,7 +22,7 @@ from packhorse.blobs.digest import Verified
 from packhorse.blobs.open import open_blobs
 from packhorse.content.rows import node_of
 from packhorse.snapshots.parts import nodes_of, pieces_of, read_part, stored_frame
-from packhorse.snapshots.snapshot import MAX_PARTS, ContentSnapshot, Part
+from packhorse.snapshots.snapshot import MAX_PARTS, ContentSnapshot, Part, node_list_key
 from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.errors import TaskFailed
 from packhorse_services.pipeline.history.content import ContentHistory
@@ -125,18 +126,43 @@ class ContinuedSnapshot:
             return None
         cuts = _cuts(BaseNodes(spark, self.base, self.blobs_url, self.base.offset))
         new = _placed(content.decided.where(f.col("offset") > self.base.offset), cuts)
-        with kept(touched.places()) as held, kept(new) as new:
-            gone = held.join(content.decided.select("path"), "path", "left_anti")
-            gone = gone.select(f.col("position").alias("partition"), "path", "size")
+        with (
+            kept(touched.places()) as held,
+            kept(_gone(held, content.decided)) as gone,
+            kept(new) as new,
+        ):
             sizes, written = _sizes(cuts, new, gone)
             every = {at: sizes.get(at, cut.size) for at, cut in cuts.items()}
             places = slots(every, self.part_characters)
             if places is None:
                 return None
-            parts = self._merged(_rows(content, new, gone, written), places)
+            shared = self._shared(spark, [at for at in places if at not in sizes])
+            others = [at for at in places if at not in shared]
+            rows = _with_every(_rows(content, new, gone, written), others)
+            parts = self._merged(rows, places) if others else []
             nodes = self.base.nodes - held.count() + content.decided.count()
+        parts += [(places[at].first, self.base.parts[at]) for at in shared]
         self._check(parts, nodes)
         return [part for _, part in sorted(parts, key=lambda one: one[0])]
+
+    def _shared(self, spark: SparkSession, unchanged: list[int]) -> list[int]:
+        """Return which parts the new snapshot names as they are: those that have their lists.
+
+        They are renewed, so nobody who removes the base takes them before that is published.
+        """
+        parts = self.base.parts
+
+        def renew(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with closing(open_blobs(self.blobs_url)) as blobs:
+                for batch in batches:
+                    held = [parts[unchanged[at]] for at in batch.column(0).to_pylist()]
+                    keys = [(part.key, node_list_key(part)) for part in held]
+                    there = [all(map(blobs.renew, both)) for both in keys]
+                    yield batch.filter(pa.array(there, pa.bool_()))
+
+        tasks = min(len(unchanged), spark.sparkContext.defaultParallelism * 4) or 1
+        found = spark.range(0, len(unchanged), 1, tasks).mapInArrow(renew, "id long").collect()
+        return [unchanged[row[0]] for row in found]
 
     def _merged(self, rows: DataFrame, places: Mapping[int, Slot]) -> list[tuple[int, Part]]:
         """Merge the changes into the base's parts, each to its place; one that has grown is cut."""
@@ -144,8 +170,6 @@ class ContinuedSnapshot:
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with closing(open_blobs(self.blobs_url)) as blobs:
                 for number, some in itertools.groupby(_changes(batches), lambda one: one[0]):
-                    if number not in places:  # it is empty
-                        continue
                     first, count, characters = places[number]
                     changes = Changes(change for _, change in some if change.path)
                     frame_bytes = bytes_of_frame(characters)
@@ -154,7 +178,7 @@ class ContinuedSnapshot:
                         yield stored(run, self.id, first + fitting(at, count), blobs)
 
         tasks = min(len(places), rows.sparkSession.sparkContext.defaultParallelism * 16)
-        together = _with_every(rows, len(self.base.parts)).repartition(tasks, "partition")
+        together = rows.repartition(tasks, "partition")
         return parts_of(together.sortWithinPartitions("partition", "path"), write)
 
     def _check(self, parts: Iterable[tuple[int, Part]], wanted: int) -> None:
@@ -203,6 +227,12 @@ def _placed(winners: DataFrame, cuts: Mapping[int, _Cut]) -> DataFrame:
     return winners.mapInArrow(place, f"{columns}, partition int")
 
 
+def _gone(held: DataFrame, decided: DataFrame) -> DataFrame:
+    """Return partition, path and size of the base's nodes whose paths have nothing any more."""
+    gone = held.join(decided.select("path"), "path", "left_anti")
+    return gone.select(f.col("position").alias("partition"), "path", "size")
+
+
 def _sizes(cuts: Mapping[int, _Cut], new: DataFrame, gone: DataFrame) -> tuple[dict[int, int], int]:
     """Return how many characters each part will have about that is not as it was.
 
@@ -224,11 +254,13 @@ def _rows(content: ContentHistory, new: DataFrame, gone: DataFrame, characters: 
     return written.unionByName(gone.select(*_ROW[:2], *nothing))
 
 
-def _with_every(rows: DataFrame, parts: int) -> DataFrame:
+def _with_every(rows: DataFrame, parts: list[int]) -> DataFrame:
     """Add a row without a path for each part, so that also one without changes is met."""
-    numbers = rows.sparkSession.range(0, parts, 1, 1).select(f.col("id").cast("int"))
+    own = rows.sparkSession.range(0, max(parts, default=-1) + 1, 1, 1).where(
+        f.col("id").isin(parts)
+    )
     nothing = [f.lit("").alias(name) for name in _ROW[1:]]
-    return rows.union(numbers.select("id", *nothing))
+    return rows.union(own.select(f.col("id").cast("int"), *nothing))
 
 
 def _changes(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Change]]:

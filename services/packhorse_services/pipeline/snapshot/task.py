@@ -1,17 +1,18 @@
 """The task `snapshot`: fold the archive, write parts, and last the manifest that makes them one."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from packhorse.blobs.api import BlobStore
+from packhorse.blobs.api import BlobMissing, BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.snapshots.snapshot import (
     MANIFESTS,
     AppliedSequence,
     ContentSnapshot,
+    InvalidSnapshot,
     Part,
     ReportedState,
     is_part,
@@ -19,7 +20,7 @@ from packhorse.snapshots.snapshot import (
     new_id,
     node_list_key,
 )
-from packhorse.snapshots.store import all_of, publish, remove
+from packhorse.snapshots.store import all_of, manifest_keys, publish, read, remove
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.beginning import Beginning
@@ -37,30 +38,42 @@ from packhorse_services.pipeline.snapshot.writing import PART_CHARACTERS, write_
 from packhorse_services.pipeline.storage.location import Location
 
 LEFTOVER_MS = 24 * 3600 * 1000
-"""A part without a manifest that is older than this belongs to a run that is dead."""
+"""A part that no manifest names and that is older than this is of no run that is at work."""
 
 _ALL = "snapshots/"
 
 
 def remove_leftovers(blobs: BlobStore, older_than_ms: int = LEFTOVER_MS) -> int:
-    """Remove the parts that no manifest will ever name, and return how many those were.
+    """Remove the parts that no manifest names, with their lists, and return how many parts.
 
-    A part is kept as long as there is a manifest of its snapshot, whether it can be read or not;
-    the list of its nodes, as long as a manifest that can be read names the part. Ages are by the
-    store's own clock (R28).
+    They are of runs that are dead, or of snapshots that were removed. One that was written or
+    renewed lately may be of a run that is about to publish it. With a manifest that can't be read
+    nothing is removed: nobody knows what it names. Ages are by the store's own clock (R28).
     """
     latest = blobs.now_ms() - older_than_ms
-    known = {blob.key.rpartition("-")[2] for blob in blobs.list(MANIFESTS)}
-    lists = {node_list_key(part) for snapshot in all_of(blobs) for part in snapshot.parts}
+    try:
+        named = {key for part in _named(blobs) for key in (part.key, node_list_key(part))}
+    except InvalidSnapshot as error:
+        logger.warning("no leftover parts are removed: a snapshot is unreadable: %s", error)
+        return 0
     removed = 0
     for blob in blobs.list(_ALL):
-        snapshot_id = blob.key.rpartition("/")[2].partition("-")[0]
-        if blob.modified_ms > latest or blob.key.startswith(MANIFESTS):
+        if blob.modified_ms > latest or blob.key.startswith(MANIFESTS) or blob.key in named:
             continue
-        if snapshot_id not in known and blob.key not in lists:
-            blobs.delete(blob.key)
+        if blobs.delete_unless_renewed(blob.key, blob.modified_ms):
             removed += is_part(blob.key)
     return removed
+
+
+def _named(blobs: BlobStore) -> Iterator[Part]:
+    """Yield the parts that manifests name. Raises `InvalidSnapshot` for one that can't be read."""
+    for key in manifest_keys(blobs):
+        try:
+            yield from read(key, blobs).parts
+        except BlobMissing:  # removed meanwhile
+            continue
+        except InvalidSnapshot as error:
+            raise InvalidSnapshot(f"{key}: {error}") from error
 
 
 def without_lost(blobs: BlobStore) -> list[ContentSnapshot]:
@@ -131,7 +144,7 @@ class Made:
     base: ContentSnapshot | None = None
     pruned: int = 0
     leftovers: int = 0
-    """Parts removed that runs had left which were killed."""
+    """Parts removed that no snapshot names any more, or ever did."""
 
 
 def make_snapshot(
