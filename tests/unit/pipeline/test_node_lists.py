@@ -21,12 +21,12 @@ from packhorse_services.pipeline.history.node_lists import (
     measured,
     store_list,
 )
-from packhorse_services.pipeline.snapshot.continuing import (
+from packhorse_services.pipeline.snapshot.continuing import slots
+from packhorse_services.pipeline.snapshot.merging import (
     Change,
     Changes,
     after_changes,
     merged,
-    slots,
     stored_frames,
 )
 from packhorse_services.pipeline.snapshot.writing import runs
