@@ -116,14 +116,17 @@ def test_r22_only_what_was_not_renewed_is_removed(blobs: BlobStore, age: Age) ->
     assert [blob.key for blob in blobs.list("")] == [KEY]
 
 
+@pytest.mark.parametrize("key", [KEY, f"snapshots/00/{'0' * 32}-00000"])
 def test_r22_what_a_killed_renewal_left_goes_with_its_blob(
-    place: tuple[str, Path], blobs: BlobStore, age: Age
+    place: tuple[str, Path], blobs: BlobStore, age: Age, key: str
 ) -> None:
-    blobs.put(KEY, [CONTENT])
-    aside = place[1] / "renewing" / KEY.rpartition("/")[2]
+    blobs.put(key, [CONTENT])
+    aside = place[1] / "renewing" / key.rpartition("/")[2]
     aside.parent.mkdir()
     aside.write_bytes(CONTENT)
-    assert blobs.delete_unless_renewed(KEY, age(KEY))
+    age(key)
+    (listed,) = blobs.list(key)
+    assert blobs.delete_unless_renewed(key, listed.modified_ms)
     if "s3:" in place[0]:
         assert not aside.exists()
 

@@ -86,8 +86,9 @@ class BlobStore(Protocol):
     def renew(self, key: str) -> StoredBlob | None:
         """Make a blob at most `RENEWED_MS` old, and return what the store then knows of it.
 
-        None when it is not there. Whoever refers to a binary that he did not put must renew it
-        before: a sweep removes none that was renewed since it was found unused (R22).
+        None when it is not there. Whoever refers to a binary, or to a snapshot's part, that he did
+        not put must renew it before: none is removed that was renewed since it was found unused
+        (R22).
         """
         ...
 

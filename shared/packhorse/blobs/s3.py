@@ -99,7 +99,7 @@ class S3Blobs:
         if found is not None and found.modified_ms != modified_ms:
             return False
         self._delete(key)
-        if key.startswith("binaries/"):
+        if not key.startswith("packages/"):  # nobody renews those
             self._delete(_aside(key))
         return True
 
@@ -196,7 +196,8 @@ def _aside(key: str) -> str:
 
 
 def _ms(moment: datetime) -> int:
-    return round(moment.timestamp() * 1000)
+    """Return whole seconds: a listing may say more of them than the answer for one object."""
+    return int(moment.timestamp()) * 1000
 
 
 if TYPE_CHECKING:

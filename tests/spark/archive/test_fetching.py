@@ -11,6 +11,7 @@ from packhorse.blobs.open import open_blobs
 from packhorse.content.rows import node_of
 from packhorse.snapshots.snapshot import new_id
 from packhorse_services.pipeline.engine.kept import kept
+from packhorse_services.pipeline.history import onto_base
 from packhorse_services.pipeline.history.content import ContentHistory, content_from
 from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts
@@ -47,8 +48,9 @@ def test_a_package_that_is_gone_meanwhile_is_reported(spark: SparkSession, tmp_p
 
 
 def test_a_package_or_a_part_with_many_nodes_is_read_in_its_order(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(onto_base, "_FEW_WRITES", 3)  # more are not told to each task
     history = History(open_blobs(str(tmp_path / "blobs")))
     paths = [f"/{name}/{number}" for name in "ab" for number in range(9)]
     history.add(*map(page, paths))

@@ -1,13 +1,18 @@
 """Snapshots that go on from one another: what has changed is merged in, the rest is shared."""
 
+import os
 import random
+from pathlib import Path
 
 import pytest
 
+from packhorse.blobs.api import BlobStore
 from packhorse.snapshots.snapshot import ContentSnapshot, manifest_key_of, new_id, node_list_key
+from packhorse.snapshots.store import publish, remove
 from packhorse_services.pipeline.errors import TaskFailed
 from packhorse_services.pipeline.history.node_lists import listed, store_list
 from packhorse_services.pipeline.history.onto_base import BaseNodes
+from packhorse_services.pipeline.snapshot import task
 from packhorse_services.pipeline.snapshot.task import remove_leftovers
 from tests.harness.feed import page
 from tests.spark.history.archived_site import Site
@@ -85,6 +90,30 @@ def test_parts_of_which_nothing_has_changed_are_shared_until_nobody_needs_them(s
     site.blobs.delete(unreadable)
     assert remove_leftovers(site.blobs, older_than_ms=-1000) == 3
     assert set(site.parts()) == {part.key for part in second.parts}
+    assert site.content_of(second) == site.history.model()
+
+
+def test_r22_a_run_that_shares_parts_keeps_them_from_one_that_removes_their_snapshot(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.history.add(*[page(f"/s/{number:02}", number) for number in range(20)])
+    site.archive()
+    first = site.make(part_characters=PART).snapshot
+    for blob in site.blobs.list("snapshots/"):
+        path = Path(site.blobs_url, blob.key)
+        os.utime(path, (1, path.stat().st_mtime - 2 * 24 * 3600))
+    site.history.add(page("/s/00", 99))
+    site.archive()
+
+    def publish_late(snapshot: ContentSnapshot, blobs: BlobStore) -> None:
+        remove(first, blobs)
+        assert remove_leftovers(blobs) == 1, "the part that has changed"
+        publish(snapshot, blobs)
+
+    monkeypatch.setattr(task, "publish", publish_late)
+    second = site.make(part_characters=PART).snapshot
+    assert len(set(first.parts) & set(second.parts)) == len(first.parts) - 1
+    assert all(site.blobs.head(node_list_key(part)) for part in second.parts)
     assert site.content_of(second) == site.history.model()
 
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.content.rows import node_of
 from packhorse.snapshots.snapshot import MAX_PARTS, ContentSnapshot, Part, node_list_key
@@ -98,16 +99,17 @@ class ContinuedSnapshot:
             places = slots(every, self.part_characters)
             if places is None:
                 return None
-            shared = self._shared(spark, [at for at in places if at not in sizes])
-            others = [at for at in places if at not in shared]
-            rows = _with_every(_rows(content, new, gone, written), others)
-            parts = self._merged(rows, places) if others else []
+            unchanged = [at for at in places if at not in sizes]
+            shared = self._shared(spark, unchanged)
+            unlisted = sorted(set(unchanged) - shared)
+            rows = _with_every(_rows(content, new, gone, written), unlisted)
+            parts = self._merged(rows, places) if sizes or unlisted else []
             nodes = self.base.nodes - held.count() + content.decided.count()
         parts += [(places[at].first, self.base.parts[at]) for at in shared]
         self._check(parts, nodes)
         return [part for _, part in sorted(parts, key=lambda one: one[0])]
 
-    def _shared(self, spark: SparkSession, unchanged: list[int]) -> list[int]:
+    def _shared(self, spark: SparkSession, unchanged: list[int]) -> set[int]:
         """Return which parts the new snapshot names as they are: those that have their lists.
 
         They are renewed, so nobody who removes the base takes them before that is published.
@@ -118,13 +120,12 @@ class ContinuedSnapshot:
             with closing(open_blobs(self.blobs_url)) as blobs:
                 for batch in batches:
                     held = [parts[unchanged[at]] for at in batch.column(0).to_pylist()]
-                    keys = [(part.key, node_list_key(part)) for part in held]
-                    there = [all(map(blobs.renew, both)) for both in keys]
+                    there = [_renewed(part, blobs) for part in held]
                     yield batch.filter(pa.array(there, pa.bool_()))
 
         tasks = min(len(unchanged), spark.sparkContext.defaultParallelism * 4) or 1
         found = spark.range(0, len(unchanged), 1, tasks).mapInArrow(renew, "id long").collect()
-        return [unchanged[row[0]] for row in found]
+        return {unchanged[row[0]] for row in found}
 
     def _merged(self, rows: DataFrame, places: Mapping[int, Slot]) -> list[tuple[int, Part]]:
         """Merge the changes into the base's parts, each to its place; one that has grown is cut."""
@@ -151,6 +152,14 @@ class ContinuedSnapshot:
                 f"a list of nodes does not fit its part; remove snapshot {self.base.id} and the "
                 "blobs snapshots/*/nodes-*, and run it again"
             )
+
+
+def _renewed(part: Part, blobs: BlobStore) -> bool:
+    """Renew a part and its list, and return whether both are there, the part with its length."""
+    found = blobs.renew(part.key)
+    if found is None or found.length != part.length:
+        return False
+    return blobs.renew(node_list_key(part)) is not None
 
 
 class _Cut(NamedTuple):
@@ -217,7 +226,7 @@ def _rows(content: ContentHistory, new: DataFrame, gone: DataFrame, characters: 
 
 
 def _with_every(rows: DataFrame, parts: list[int]) -> DataFrame:
-    """Add a row without a path for each part, so that also one without changes is met."""
+    """Add a row without a path for each of these parts, so that one without changes is met."""
     own = rows.sparkSession.range(0, max(parts, default=-1) + 1, 1, 1).where(
         f.col("id").isin(parts)
     )

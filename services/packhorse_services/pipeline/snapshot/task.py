@@ -159,8 +159,9 @@ def make_snapshot(
     try:
         with translated("snapshot"):
             made = _Run(spark, location, blobs_url, blobs, request).run()
+        leftovers = remove_leftovers(blobs)  # first, so whoever reads what is pruned may end
         pruned = prune(blobs, made.snapshot, request.keep) if request.keep else []
-        return replace(made, pruned=len(pruned), leftovers=remove_leftovers(blobs))
+        return replace(made, pruned=len(pruned), leftovers=leftovers)
     finally:
         blobs.close()
 
