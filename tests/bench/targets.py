@@ -34,7 +34,7 @@ _BECAUSE = {
     "importing": "decoding and checks, [ADR 0067](adr/0067-stored-form-stays-jsonb.md)",
     "publish": "HTTP, and a thread woken for each exchange with Postgres,"
     " [profile](scaling.md#where-the-processor-time-goes)",
-    "idle.cpu.value": "heartbeats and leases of eleven programs, [ADR 0125](adr/0125-at-rest.md)",
+    "idle.cpu.value": "heartbeats and leases of 11 programs, [ADR 0132](adr/0132-rest-again.md)",
     "queue_fill": "librdkafka fetches the bodies too: reading alone costs more than the limit",
 }
 """Why a figure, or those of a benchmark, miss their targets where they do."""

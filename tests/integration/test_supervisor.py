@@ -74,8 +74,11 @@ def test_what_dies_is_run_again_and_reported(stage: Stage) -> None:
     supervisor = stage.supervisor(_program("one"))
     supervisor.start(lambda: False, timeout=300)
     before = supervisor.pids()["one"]
+    assert not supervisor.is_renewing()
     os.kill(before, signal.SIGKILL)
+    _wait_for(lambda: not supervisor.tend() and supervisor.is_renewing())
     _wait_for(supervisor.tend)
+    assert not supervisor.is_renewing()
     assert supervisor.pids()["one"] != before
     assert stage.reported == ["one was ended by signal 9; again in 0.0 s"]
 

@@ -110,15 +110,25 @@ class Hand:
         self, connection: Connection, queue: str, places: int = 1, **request: Any
     ) -> list[Claimed]:
         """Claim in a transaction that is open."""
+        wanted = self._request(connection, queue, places, **request)
+        led = wanted.topics if self._leads else ()
+        return claims.claim(connection, self.run, [wanted], led=led)
+
+    def sees_waiting(self, queue: str) -> bool:
+        """Return whether it knows of jobs that it may claim later."""
+        with self._store.transaction() as connection:
+            return claims.are_waiting(connection, [self._request(connection, queue, 1)])
+
+    def _request(
+        self, connection: Connection, queue: str, places: int, **request: Any
+    ) -> ClaimRequest:
         layout = read_layout(connection)
         given = {
             "topics": sorted(topic for topic, name in layout.topics.items() if name == queue),
             "type": layout.queues[queue].configuration.type,
             **request,
         }
-        requests = [ClaimRequest(queue, places=places, **given)]
-        led = given["topics"] if self._leads else ()
-        return claims.claim(connection, self.run, requests, led=led)
+        return ClaimRequest(queue, places=places, **given)
 
     def topics(self, queue: str, places: int = 1, **request: Any) -> list[str]:
         """Claim, and return the topics."""

@@ -120,6 +120,21 @@ def test_what_is_delayed_is_claimed_when_it_is_due(store: Store) -> None:
     assert len(worker.claim("free")) == 1
 
 
+def test_what_may_be_claimed_later_is_known_to_be_waiting(store: Store) -> None:
+    worker = store.worker()
+    store.add("line/a")
+    [claimed] = worker.claim("line")
+    assert not worker.sees_waiting("line"), "it is under way"
+    store.add("line/a")
+    assert (worker.claim("line"), worker.sees_waiting("line")) == ([], True)
+    worker.end(claimed)
+    for topic in ("free/a", "turns/a"):
+        store.add(topic, delay=timedelta(minutes=1))
+    assert worker.claim("free") == worker.claim("turns") == []
+    assert worker.sees_waiting("free")
+    assert worker.sees_waiting("turns")
+
+
 def test_suspended_queues_begin_nothing(store: Store) -> None:
     store.add("free/a"), store.add("line/a")
     worker = store.worker()

@@ -94,6 +94,10 @@ class Supervisor:
                 self._report(f"{child.program.name} {_ending(code)}; again in {waits:.1f} s")
         return renewed
 
+    def is_renewing(self) -> bool:
+        """Return whether a program has died and is not running again yet."""
+        return any(one.due is not None for one in self._restarts.values())
+
     def stop(self) -> None:
         """Ask all to end, the last one started first; what does not end in time is killed."""
         for child in reversed(self.children):

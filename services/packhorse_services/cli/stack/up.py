@@ -41,8 +41,9 @@ from packhorse_services.cli.topics import provision
 
 _TEMPLATE = "packhorse_template"
 _LOOK_S = 0.2
-_TEND_S = 1.0
-"""How often PostgreSQL and the logs are looked at; the end of a program is noticed at once."""
+_TEND_S, _RENEW_S = 5.0, 0.5
+"""How often PostgreSQL and the logs are looked at, and programs that are to be run again; the end
+of a program is noticed at once."""
 _ANNOUNCED_S = 15.0
 
 
@@ -77,7 +78,8 @@ def _run(options: StackOptions, interruptions: Interruptions, *, as_json: bool) 
                 _show(stack.publish(), token, as_json=as_json)
             while not ended():
                 stack.tend()
-                interruptions.wait(_TEND_S, stack.forks.news())
+                awaited = _RENEW_S if stack.supervisor.is_renewing() else _TEND_S
+                interruptions.wait(awaited, stack.forks.news())
             _report("Ending …")
         finally:
             stack.supervisor.stop()

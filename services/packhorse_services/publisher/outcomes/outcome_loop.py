@@ -29,7 +29,7 @@ from packhorse_services.publisher.queues.subscribers import AnnouncedSubscriber
 logger = logging.getLogger(__name__)
 
 _IDLE_S = 0.5
-_QUIET_S = 2.0
+_QUIET_S = 5.0
 """How long there is no round while no status has been seen: a hint may be lost."""
 _GAP_S = 0.03
 _RIVALS_POLL_S = 1.0

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 _BATCH = 1_000
 _APPEND_TIMEOUT_S = 30.0
-_INTERVAL_S = 5.0
+_INTERVAL_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)

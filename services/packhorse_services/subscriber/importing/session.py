@@ -33,7 +33,7 @@ from packhorse_services.subscriber.staging.staging import StagingVerdict
 
 logger = logging.getLogger(__name__)
 
-_IDLE_S = 1.0
+_IDLE_S, _REST_S = 1.0, 5.0  # the latter where there is nothing to do; news ends both
 _BLOCKED_ATTEMPTS = 3
 
 
@@ -71,7 +71,7 @@ class Session:
             self._store_passed()
             idle = self._shown(SubscriptionState.IDLE)
             self._ctx.report.healthy(idle, mark=self.position.mark, head_time_ms=0)
-            return _IDLE_S
+            return _REST_S if self._passed == self.position.mark else _IDLE_S
         head = self._waiting[0]
         if self._covering(head):
             self._remove_front(self._cleared)

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 LEADER_TASK = "scheduler"
 """The leader task of programs with a `Scheduler`; its holder is the leader."""
 
-POLL_S = 5.0
+POLL_S = 10.0
 """How often it looks without a hint."""
 _AFTER_TROUBLE_S, _UNABLE_S = 2.0, 60.0
 _MOST_AT_ONCE = 1_000

@@ -43,6 +43,15 @@ UPDATE jobs.job j SET only_on = '', open_at = NULL FROM (
 """
 """What was reserved for its creator until now is everybody's."""
 
+ARE_WAITING = """
+SELECT EXISTS (SELECT FROM unnest(%(topics)s::text[]) AS w (topic) CROSS JOIN LATERAL (
+    (SELECT FROM jobs.job WHERE topic = w.topic COLLATE "C" AND state = 'QUEUED' AND NOT delayed
+        LIMIT 1)
+    UNION ALL
+    (SELECT FROM jobs.job WHERE topic = w.topic COLLATE "C" AND state = 'QUEUED' AND delayed
+        LIMIT 1)) j)
+"""
+
 _ACTIVATE = f"""
 UPDATE jobs.job j SET state = 'ACTIVE', runtime_id = %(runtime_id)s, instance = %(instance)s,
     epoch = j.epoch + 1, attempts = j.attempts + 1, started_at = clock_timestamp(),

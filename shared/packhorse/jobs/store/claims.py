@@ -89,6 +89,13 @@ def claim(
     return claimed
 
 
+def are_waiting(connection: Connection, requests: Sequence[ClaimRequest]) -> bool:
+    """Return whether jobs of these topics are queued, which may be begun later without a hint."""
+    topics = sorted({topic for request in requests for topic in request.topics})
+    [(waiting,)] = connection.execute(statements.ARE_WAITING, {"topics": topics}).fetchall()
+    return bool(waiting)
+
+
 def check(connection: Connection, held: Claim) -> None:
     """Hold the attempt until the transaction ends: nobody ends it before. Raises `JobLost`.
 

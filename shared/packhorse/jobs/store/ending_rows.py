@@ -100,7 +100,7 @@ def write(connection: Connection, decisions: Sequence[EndDecision]) -> None:
         connection.execute(_REQUEUE, _queued_columns(queued))
     statistics.add(connection, statistics.of_decisions(decisions))
     record(connection, [event for event in map(_event, decisions) if event is not None])
-    if any(d.held.ordered or (d.state is JobState.QUEUED and not d.delay_s) for d in decisions):
+    if any(d.held.ordered or d.state is JobState.QUEUED for d in decisions):
         notify_workers(connection)
 
 

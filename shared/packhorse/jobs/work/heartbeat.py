@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import psycopg
 
 from packhorse.clock import Clock
-from packhorse.jobs.sessions import Connect, writing
+from packhorse.jobs.sessions import Connect, pipelined, writing
 from packhorse.jobs.store import leases, rescue
 from packhorse.jobs.store.leases import WorkerRun
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
@@ -28,7 +28,7 @@ class WorkerSettings:
     renewal_s: float = leases.RENEWAL_S
     poll_s: float = 1.0
     """How often it looks for jobs without a hint, and at what became of its own."""
-    rescue_s: float = 5.0
+    rescue_s: float = 10.0
     """How often it looks for jobs of workers that are gone."""
     places: int = 64
     """How many jobs of all queues it has at a time at most."""
@@ -106,7 +106,7 @@ class LeaseHeartbeat(WorkerComponent):
         requested_at = self._clock.monotonic()
         if requested_at < self._next_renewal:
             return
-        with writing(self._connect) as connection:
+        with pipelined(self._connect) as connection:
             leases.renew(connection, self._run_of_worker, self._settings.lease_s)
         was_valid = self.is_valid(requested_at)
         self._valid_until = requested_at + self._settings.lease_s
@@ -120,7 +120,7 @@ class LeaseHeartbeat(WorkerComponent):
             return
         rescued = _RESCUE_BATCH
         while rescued == _RESCUE_BATCH and self.is_valid(self._clock.monotonic()):
-            with writing(self._connect) as connection:
+            with pipelined(self._connect) as connection:
                 rescued = len(rescue.rescue(connection, _RESCUE_BATCH))
             JOBS_RESCUED.inc(rescued)
             self._renew()

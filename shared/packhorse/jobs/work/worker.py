@@ -29,8 +29,9 @@ _AGAIN_S, _LONGEST_PAUSE_S = 0.2, 5.0
 _MOST_FAILURES = 5
 _MOST_ENDS = 200
 _PASSING = (psycopg.OperationalError, psycopg.InterfaceError)
-_LAYOUT_POLLS = 5
-"""After so many polls without a hint queues and topics are read again."""
+_LAYOUT_POLLS = 10
+"""After so many polls without a hint queues and topics are read again, and jobs are looked for
+though none was waiting."""
 _LAST_WORD_S = 2.0
 """Of the time for stopping, what is kept for giving jobs back."""
 
@@ -153,7 +154,7 @@ class JobWorker:
         self._store.committed(written)
         self._begin(written.claimed)
         self._show()
-        return self._pause(claims=claims)
+        return self._pause(claims=claims, polls=written.waiting or bool(self._running_jobs.open()))
 
     def _check_lease(self, now: float) -> bool:
         """Ask everybody to end when others may have taken the jobs over."""
@@ -202,7 +203,7 @@ class JobWorker:
             report = self._results.report
             self._threads.submit(work, running, consumer, context, report, self._clock)
 
-    def _pause(self, *, claims: bool) -> float:
+    def _pause(self, *, claims: bool, polls: bool) -> float:
         now = self._clock.monotonic()
         if self._doubt:
             return 0.0
@@ -210,7 +211,9 @@ class JobWorker:
             return 0.0  # very many have ended
         if self._running_jobs.overdue(now):
             return _AGAIN_S  # a transaction holds one just now
-        moments = [now + self._settings.poll_s, self._leave_by, self._running_jobs.next_deadline()]
+        moments = [self._leave_by, self._running_jobs.next_deadline()]
+        if polls:
+            moments.append(now + self._settings.poll_s)
         moments.append(self._queue_cache.next_update() if claims else now + _AGAIN_S)
         return max(0.0, min(one for one in moments if one is not None) - now)
 

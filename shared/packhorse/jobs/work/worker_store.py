@@ -37,6 +37,8 @@ class WriteOutcome:
     noted: list[tuple[RunningAttempt, Notes]] = field(default_factory=list)
     lost: list[RunningAttempt] = field(default_factory=list)
     claimed: list[Claimed] = field(default_factory=list)
+    waiting: bool = False
+    """There are jobs that it could not claim yet, or may be."""
 
     def undo(self) -> None:
         """Nothing was stored, as far as is known."""
@@ -111,6 +113,7 @@ class WorkerStore:
         if requests:
             led = [topic for request in requests for topic in request.topics if leads(topic)]
             written.claimed = claims.claim(connection, self._run, requests, led=led)
+            written.waiting = bool(written.claimed) or claims.are_waiting(connection, requests)
 
     def leave(self, connection: Connection) -> None:
         """Give back all that has not ended, and the lease."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from packhorse.runtime.listen import Listener
 
 _CHANNEL = "packhorse_journal"
-LOOK_S = 5.0
+LOOK_S = 10.0
 """How often a reader looks without a hint while hints are heard: one may be lost."""
 _DEAF_INTERVAL_S = 0.2
 _STOP_S = 10.0

@@ -64,8 +64,8 @@ class LeaseSession:
         """
         until = time.monotonic() + seconds
         while not self._hears():
-            rest = until - time.monotonic()
-            if rest <= 0 or self._bell.wait(rest, self._connection):
+            rung = self._bell.wait(until - time.monotonic(), self._connection)
+            if rung or time.monotonic() >= until:
                 return
         self._bell.wait(min(until - time.monotonic(), self.together_s))
         self._hears()
