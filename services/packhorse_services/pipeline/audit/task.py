@@ -9,14 +9,14 @@ offset says which came last.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 from itertools import islice
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
-from packhorse.content.node import ROOT, is_within
+from packhorse.content.node import ROOT
 from packhorse.errors import PackhorseError
 from packhorse_services.pipeline.audit.comparison import (
     DIFFERENT,
@@ -149,9 +149,7 @@ class Audit:
 
     def _audited(self, content: ContentHistory, situation: Situation) -> ContentHistory:
         """Return what is below `top` and taken by the subscriber (R35)."""
-        if self.top != ROOT:
-            content = content.where(partial(is_within, root=self.top))
-        path_filter = situation.path_filter
+        content, path_filter = content.within(self.top), situation.path_filter
         return content if path_filter.holds_all else content.where(path_filter.holds)
 
     def _reported(self, findings: DataFrame) -> tuple[dict[str, int], list[Finding]]:
@@ -249,7 +247,7 @@ def _with_past(spark: SparkSession, expected: Expected) -> Iterator[Expected]:
     packages = expected.past()
     texts = Texts(packages, expected.content.texts.blobs_url)
     with kept(package_events(spark, packages)) as events:
-        content = ContentHistory(expected.content.winners, texts)
+        content = replace(expected.content, texts=texts)
         yield replace(expected, content=content, events=events)
 
 

@@ -102,6 +102,10 @@ class ContentHistory:
         )
         return ContentHistory(own, self.texts, rest=self.rest and self.rest.where(wanted))
 
+    def within(self, top: str) -> "ContentHistory":
+        """Return what is at `top` and below it."""
+        return self if top == ROOT else self.where(partial(is_within, root=top))
+
     def mapped(self, mapping: OfBatches, schema: str) -> DataFrame:
         """Return what `mapping` makes of all places in the tasks that read them.
 
@@ -163,16 +167,13 @@ def content_at(
 @contextmanager
 def content_from(events: DataFrame, texts: Texts, within: str = ROOT) -> Iterator[ContentHistory]:
     """Lend what events come to, onto the base of `texts` if it has one. Raises as `fold` does."""
-    inside = () if within == ROOT else (partial(is_within, root=within),)
     if texts.base is None:
         found = ContentHistory(fold(events), texts)
     else:
-        spark = events.sparkSession
-        base = BaseNodes(spark, texts.base, texts.blobs_url, texts.based_at, inside)
+        base = BaseNodes(events.sparkSession, texts.base, texts.blobs_url, texts.based_at)
         decided, touched, rest = fold_onto(events, base)
         found = ContentHistory(decided, texts, touched, rest)
-    for wanted in inside:
-        found = replace(found, decided=found.where(wanted).decided)
+    found = found.within(within)
     with kept(found.decided) as decided:
         yield replace(found, decided=decided)
 

@@ -64,7 +64,7 @@ class BaseNodes:
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with closing(open_blobs(blobs_url)) as blobs:
                 numbers = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
-                rows = (_placed(parts[number], number, blobs) for number in numbers)
+                rows = (_rows_of(parts[number], number, blobs) for number in numbers)
                 chosen = (chosen_by(wanted, batch) for some in rows for batch in some)
                 yield from mapping(batch for batch in chosen if batch.num_rows)
 
@@ -73,7 +73,7 @@ class BaseNodes:
         return self.spark.range(0, len(parts), 1, tasks).mapInArrow(read, schema)
 
 
-def _placed(part: Part, number: int, blobs: BlobStore) -> Iterator[pa.RecordBatch]:
+def _rows_of(part: Part, number: int, blobs: BlobStore) -> Iterator[pa.RecordBatch]:
     rows = listed(part, blobs)
     rows = made_rows(part, blobs) if rows is None else rows.select(ROWS.names)
     for batch in rows.to_batches(max_chunksize=_BATCH_ROWS):

@@ -35,10 +35,14 @@ def subscription_rows(announcements: DataFrame, before: DataFrame) -> DataFrame:
     return (
         _subscriptions(announcements)
         .unionByName(_known(before))
-        .withColumn("reached_before", f.max("reached").over(earlier))
-        .withColumn("previous_offset", f.lag("offset").over(in_time))
-        .withColumn("previous_retries", f.lag("retries").over(in_time))
-        .withColumn("next_ms", f.lead("announced_ms").over(in_time))
+        .withColumns(
+            {
+                "reached_before": f.max("reached").over(earlier),
+                "previous_offset": f.lag("offset").over(in_time),
+                "previous_retries": f.lag("retries").over(in_time),
+                "next_ms": f.lead("announced_ms").over(in_time),
+            }
+        )
         .drop("reached")
     )
 

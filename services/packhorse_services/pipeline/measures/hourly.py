@@ -43,13 +43,14 @@ def delivery(
     failed = failures.groupBy(*_KEY).agg(f.sum("count").alias("failures"))
     parts = [_delivered(outcomes), failed, backlog, blocked]
     whole = reduce(lambda left, right: left.join(right, _KEY, "full_outer"), parts)
-    for count in _COUNTS:
-        whole = whole.withColumn(count, f.coalesce(f.col(count), f.lit(0)).cast("long"))
-    editable = f.coalesce("editable", "reports", f.lit(False))
-    found = (
-        whole.withColumn("editable", editable)
-        .withColumn("attempts", f.col("delivered") + f.col("failures"))
-        .withColumn("day", day_of(f.col("hour")))
+    counts = {name: f.coalesce(name, f.lit(0)).cast("long") for name in _COUNTS}
+    found = whole.withColumns(
+        {
+            **counts,
+            "editable": f.coalesce("editable", "reports", f.lit(False)),
+            "attempts": counts["delivered"] + counts["failures"],
+            "day": day_of(f.col("hour")),
+        }
     )
     return columns.require(found, schemas.DELIVERY, "delivery")
 
@@ -76,10 +77,11 @@ def _latency(latency: Column) -> list[Column]:
 
 
 def _spread(found: DataFrame) -> DataFrame:
-    for position, name in enumerate(["p50", "p95", "p99"]):
-        share = f.round(f.col("shares")[position]).cast("long")
-        found = found.withColumn(f"latency_{name}_ms", share)
-    return found.drop("shares")
+    shares = {
+        f"latency_{name}_ms": f.round(f.col("shares")[position]).cast("long")
+        for position, name in enumerate(["p50", "p95", "p99"])
+    }
+    return found.withColumns(shares)
 
 
 def failures(outcomes: DataFrame, rows: DataFrame, packages: DataFrame) -> DataFrame:

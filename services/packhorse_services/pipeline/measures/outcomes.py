@@ -130,6 +130,10 @@ def outcomes(rows: DataFrame, statuses: DataFrame, packages: DataFrame) -> DataF
     return (
         decided(decisions, known)
         .unionByName(silent)
-        .withColumn("hour", hour_of(f.col("outcome_ms")))
-        .withColumn("latency_ms", f.col("outcome_ms") - f.col("accepted_ms"))
+        .withColumns(
+            {
+                "hour": hour_of(f.col("outcome_ms")),
+                "latency_ms": f.col("outcome_ms") - f.col("accepted_ms"),
+            }
+        )
     )
