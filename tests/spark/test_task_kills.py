@@ -2,13 +2,10 @@
 
 import os
 import shutil
-import signal
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 from pyspark.sql import SparkSession
@@ -24,18 +21,10 @@ from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.upkeep import bodies, expiry
 from packhorse_services.pipeline.upkeep.task import keep_up, plan
 from tests.harness.measures import contents
-from tests.harness.processes import Process
 from tests.harness.silver_rows import HOUR, START, announcement, append, package, status
-from tests.harness.spark import spark_environment
+from tests.harness.task_kills import Killed, broken_off, killed_task
 
 pytestmark = pytest.mark.spark
-
-SERVICE = "packhorse_services.pipeline"
-END_S = 600.0
-
-
-class Killed(Exception):
-    """Stands for the end of the process."""
 
 
 @pytest.fixture
@@ -43,16 +32,6 @@ def location(tmp_path: Path) -> Iterator[Location]:
     place = Location.parse(str(tmp_path / "tables"))
     prepare(place)
     return place
-
-
-def killed(location: Location, point: str, *command: str) -> None:
-    """Run a task in a process of its own, which ends with its JVM at this point."""
-    folder = Path(location.base).parent
-    deadly = ("-m", "tests.harness.killed_program", f"{SERVICE}.{point}", SERVICE, *command)
-    settings = {**spark_environment(), "PACKHORSE_TABLES_URL": location.base}
-    run = Process("killed", (sys.executable, *deadly), settings, folder)
-    run.start()
-    assert run.wait(END_S) == -signal.SIGKILL, run.said()
 
 
 def copied(location: Location, folder: str) -> Location:
@@ -85,7 +64,7 @@ def test_measures_that_are_killed_come_to_the_same(
     spark: SparkSession, measured: tuple[Location, dict[str, list[str]]], tmp_path: Path
 ) -> None:
     location, expected = copied(measured[0], str(tmp_path / "tables")), measured[1]
-    killed(location, "measures.writing:MeasuresTables.replace@after2", "measures")
+    killed_task(location, "measures.writing:MeasuresTables.replace@after2", "measures")
     torn = contents(location)
     assert torn[tables.FAILURES] == expected[tables.FAILURES]
     assert torn[tables.DELIVERY] != expected[tables.DELIVERY]
@@ -152,19 +131,6 @@ def keep(spark: SparkSession, location: Location) -> None:
     keep_up(spark, location, planned, lambda _: None)
 
 
-def broken_off(
-    spark: SparkSession, location: Location, point: tuple[Any, str], table: str = ""
-) -> None:
-    """Run upkeep up to a function, for `table` if named, in the session that the tests share."""
-
-    def dies(*given: Any) -> None:
-        if table in ("", given[-1]):
-            raise Killed
-
-    with patch.object(*point, dies), pytest.raises(Killed):
-        keep(spark, location)
-
-
 @pytest.mark.parametrize("by", ["broken off", pytest.param("killed", marks=pytest.mark.depth)])
 def test_upkeep_that_is_killed_comes_to_the_same(
     spark: SparkSession, location: Location, by: str
@@ -176,12 +142,14 @@ def test_upkeep_that_is_killed_comes_to_the_same(
     assert (expected["offsets"], len(expected["bodies"])) == ([2, 2], 1)
     if by == "killed":
         command = ("upkeep", "--retention-days", "8", "--even-without-snapshot")
-        killed(location, "upkeep.bodies:delete@before1", *command)
+        killed_task(location, "upkeep.bodies:delete@before1", *command)
     else:
-        broken_off(spark, location, (bodies, "delete"))
+        with broken_off(bodies, "delete"):
+            keep(spark, location)
     torn = kept(spark, location)
     assert (torn["offsets"], len(torn["bodies"])) == ([2, 2], 3)
-    broken_off(spark, location, (expiry, "vacuum"), tables.PACKAGES)
+    with broken_off(expiry, "vacuum", tables.PACKAGES):
+        keep(spark, location)
     assert kept(spark, location) == expected, "rows and bodies are gone, the days compacted"
     keep(spark, location)
     assert kept(spark, location) == expected
