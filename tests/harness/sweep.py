@@ -4,9 +4,9 @@ import hashlib
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,12 @@ from packhorse.packages.apply import apply
 from packhorse.wire.messages import Action, PackageMessage
 from packhorse.wire.package_codec import decode_package, decode_stored_package, encode_package
 from packhorse_services.pipeline.sweep.marking import HOUR_MS, mark
-from packhorse_services.pipeline.sweep.report import BlobTotal, List, MarkSummary, Remove, Totals
+from packhorse_services.pipeline.sweep.report import Totals
 from packhorse_services.pipeline.sweep.stores import Stores
 from packhorse_services.pipeline.sweep.sweeping import SweepTimes, sweep
-from packhorse_services.pipeline.sweep.work import FindingKind, ReferenceSource
+from packhorse_services.pipeline.sweep.work import Found
 from tests.harness.feed import TOPICS, Feed
+from tests.harness.plain_report import PlainReport
 
 AT_ONCE = SweepTimes(earliest_ms=0)
 _numbers = itertools.count(1)
@@ -35,73 +36,6 @@ _numbers = itertools.count(1)
 EMPTY = "TRUNCATE content.node; DELETE FROM bookkeeping.outbox; " + (
     "DELETE FROM bookkeeping.stored_package; DELETE FROM bookkeeping.known_subscriber"
 )
-
-
-@dataclass
-class PlainReport:
-    """A mark's report in memory: what Spark does with tables, with sets."""
-
-    summary: MarkSummary | None = None
-    blobs: list[StoredBlob] = field(default_factory=list)
-    found: dict[str, dict[FindingKind, set[str]]] = field(default_factory=dict)
-    candidates: list[StoredBlob] = field(default_factory=list)
-    doomed: list[StoredBlob] = field(default_factory=list)
-    removed: dict[str, int] = field(default_factory=dict)
-    read_sources: list[str] = field(default_factory=list)
-
-    def state(self) -> MarkSummary | None:
-        return self.summary
-
-    def note(self, summary: MarkSummary) -> None:
-        self.summary = summary
-
-    def list_blobs(self, listing: List, pieces: Sequence[Sequence[str]]) -> Totals:
-        self.blobs = [blob for piece in pieces for blob in listing(piece)]
-        return _totals(self.blobs)
-
-    def begin(self, round_name: str) -> None:
-        self.found[round_name] = {kind: set() for kind in FindingKind}
-
-    def read(self, round_name: str, source: ReferenceSource) -> None:
-        self.read_sources.append(source.name)
-        for piece in source.pieces:
-            for one in source.scan(piece):
-                self.found[round_name][one.kind].add(one.key)
-
-    def body_not_read(self, round_name: str) -> str | None:
-        found = self.found[round_name]
-        return min(found[FindingKind.IN_LOG] - found[FindingKind.READ], default=None)
-
-    def kept(self, round_name: str) -> set[str]:
-        found = self.found[round_name]
-        return (
-            found[FindingKind.REFERENCE] | found[FindingKind.NAME] | found[FindingKind.UNREADABLE]
-        )
-
-    def unreadable(self, round_name: str) -> tuple[int, tuple[str, ...]]:
-        found = sorted(self.found[round_name][FindingKind.UNREADABLE])
-        return len(found), tuple(found)
-
-    def choose_candidates(self, round_name: str, before_ms: int) -> Totals:
-        kept = self.kept(round_name)
-        old = [blob for blob in self.blobs if blob.modified_ms <= before_ms]
-        self.candidates = [blob for blob in old if blob.key not in kept]
-        return _totals(self.candidates)
-
-    def choose_doomed(self, round_name: str) -> Totals:
-        kept = self.kept(round_name) | set(self.removed)
-        self.doomed = [blob for blob in self.candidates if blob.key not in kept]
-        return _totals(self.doomed)
-
-    def remove_doomed(self, remove: Remove, check: Callable[[], None]) -> Totals:
-        check()
-        for done in remove(iter(self.doomed)):
-            if done.removed:
-                self.removed[done.key] = done.length
-        return _totals(StoredBlob(key, length, 0) for key, length in self.removed.items())
-
-    def end(self, round_names: Sequence[str]) -> None:
-        pass
 
 
 @dataclass
@@ -124,6 +58,7 @@ class Yard:
         self.author = connect(author_url, "tests", autocommit=True)
         self.subscriber = connect(subscriber_url, "tests", autocommit=True)
         self.applied = -1
+        self.remembered: dict[StoredBlob, set[Found]] = {}
 
     def close(self) -> None:
         for connection in (self.author, self.subscriber):
@@ -145,7 +80,7 @@ class Yard:
 
     def mark(self, report: Any = None, **options: Any) -> Any:
         """Mark and return the report."""
-        report = PlainReport() if report is None else report
+        report = PlainReport(remembered=self.remembered) if report is None else report
         mark(report, self.stores, f"mark-{next(_numbers)}-00000000", parts=1, **options)
         return report
 
@@ -231,7 +166,7 @@ class Yard:
 
     def age(self, seconds: float = 25 * 3600) -> None:
         """Make all blobs older."""
-        for path in self.folder.glob("[bp]*/*/*"):
+        for path in self.folder.glob("[bps]*/*/*"):
             status = path.stat()
             os.utime(path, (status.st_atime, status.st_mtime - seconds))
 
@@ -278,16 +213,6 @@ def yard_of(databases: Any, folder: Path) -> Iterator[Yard]:
         yield yard
     finally:
         yard.close()
-
-
-def _totals(blobs: Iterable[StoredBlob]) -> Totals:
-    listed = list(blobs)
-    return Totals(*(_total(listed, kind) for kind in ("binaries/", "packages/")))
-
-
-def _total(blobs: list[StoredBlob], kind: str) -> BlobTotal:
-    mine = [blob.length for blob in blobs if blob.key.startswith(kind)]
-    return BlobTotal(len(mine), sum(mine))
 
 
 def wait_a_moment() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from packhorse.blobs.api import binary_key, package_key
-from packhorse.content.node import Node
+from packhorse.content.node import Binary, Node
 from packhorse.packages.body import pack
 from packhorse.snapshots.parts import frames_of, write_part
 from packhorse.snapshots.snapshot import part_key
@@ -17,11 +17,12 @@ from packhorse_services.pipeline.errors import NotYet, TaskRefused
 from packhorse_services.pipeline.sweep.report import MarkState
 from packhorse_services.pipeline.sweep.stores import Stores
 from packhorse_services.pipeline.sweep.sweeping import PATIENCE, SweepTimes
-from packhorse_services.pipeline.sweep.work import ReferenceSource
+from packhorse_services.pipeline.sweep.work import BlobSource, ReferenceSource
 from tests.harness.feed import TOPICS
 from tests.harness.noise import large_node
+from tests.harness.plain_report import PlainReport
 from tests.harness.postgres import Databases
-from tests.harness.sweep import AT_ONCE, HOURS, PlainReport, Yard, wait_a_moment, yard_of
+from tests.harness.sweep import AT_ONCE, HOURS, Yard, wait_a_moment, yard_of
 
 
 @pytest.fixture
@@ -87,6 +88,37 @@ class Blind(PlainReport):
     def read(self, round_name: str, source: ReferenceSource) -> None:
         if source.name != self.source:
             super().read(round_name, source)
+
+    def read_blobs(self, round_name: str, source: BlobSource) -> None:
+        if source.name != self.source:
+            super().read_blobs(round_name, source)
+
+
+def test_r22_what_blobs_refer_to_is_read_once_and_anew_when_they_change(yard: Yard) -> None:
+    first, second = yard.upload(b"first"), yard.upload(b"other")
+
+    def store(binary: Binary) -> None:
+        yard.blobs.delete(part_key("0a" * 8, 1))
+        node = Node("/s", "page", binaries=(binary,))
+        write_part(frames_of([node]), part_key("0a" * 8, 1), yard.blobs)
+
+    pack([large_node("/l")], "dstrpck-9-ab", yard.blobs)
+    store(first)
+    yard.age()
+    both = [package_key("dstrpck-9-ab"), part_key("0a" * 8, 1)]
+    assert yard.mark().read_blob_keys == both
+    known = yard.mark()
+    assert known.read_blob_keys == []
+    assert [blob.key for blob in known.candidates if blob.key.startswith("b")] == [
+        binary_key(second.sha256)
+    ]
+    store(second)
+    yard.mark()
+    changed = yard.mark()
+    assert changed.read_blob_keys == [part_key("0a" * 8, 1)], "it is too young to be remembered"
+    assert [blob.key for blob in changed.candidates if blob.key.startswith("b")] == [
+        binary_key(first.sha256)
+    ]
 
 
 def test_a_stored_package_that_nobody_names_is_reported_and_goes(yard: Yard) -> None:

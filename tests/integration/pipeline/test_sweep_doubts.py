@@ -15,8 +15,9 @@ from packhorse.wire.messages import Action
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
 from packhorse_services.pipeline.sweep.report import MarkState
 from tests.harness.noise import large_node
+from tests.harness.plain_report import PlainReport
 from tests.harness.postgres import Databases
-from tests.harness.sweep import PlainReport, Yard, yard_of
+from tests.harness.sweep import Yard, yard_of
 
 
 @pytest.fixture

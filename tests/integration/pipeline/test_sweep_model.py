@@ -27,8 +27,9 @@ from packhorse.snapshots.snapshot import part_key
 from packhorse_services.pipeline.errors import NotYet
 from packhorse_services.pipeline.sweep.stores import Stores
 from tests.harness.depth import examples
+from tests.harness.plain_report import PlainReport
 from tests.harness.postgres import Databases
-from tests.harness.sweep import EMPTY, Export, PlainReport, Yard, keys_in
+from tests.harness.sweep import EMPTY, Export, Yard, keys_in
 
 CONTENTS = st.sampled_from([b"a", b"b", b"c"])
 PATHS = st.sampled_from(["/x", "/y"])

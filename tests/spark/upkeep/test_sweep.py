@@ -1,5 +1,6 @@
 """Mark and sweep with Spark: its tables, a sweep that is killed, an append at the same time."""
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,17 +11,17 @@ from pyspark.sql import SparkSession
 
 from packhorse.blobs.api import StoredBlob, package_key
 from packhorse.errors import PackhorseError
+from packhorse.packages.body import pack
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
 from packhorse_services.pipeline.storage.location import Location
-from packhorse_services.pipeline.sweep import spark_report
+from packhorse_services.pipeline.sweep import comparing
 from packhorse_services.pipeline.sweep.report import MarkState, SweepRemoval
 from packhorse_services.pipeline.sweep.spark_report import SparkReport
+from tests.harness.noise import large_node
 from tests.harness.postgres import Databases
 from tests.harness.sweep import Yard
 
 pytestmark = pytest.mark.spark
-
-FOUND = "source string, kind string, key string"
 
 
 @pytest.fixture
@@ -50,25 +51,79 @@ def test_r22_which_blobs_go(spark: SparkSession) -> None:
             *[("log", "name", "packages/aa/4"), ("packages", "read", "packages/aa/5")],
             *[("packages", "unreadable", "packages/aa/6")] * 2,
         ],
-        FOUND,
+        comparing.FOUND,
     )
-    unused = spark_report.unused(blobs, found, before_ms=10)
+    unused = comparing.unused(blobs, found, before_ms=10)
     assert {row["key"] for row in unused.collect()} == {"binaries/aa/2", "packages/aa/5"}
-    assert [row["key"] for row in spark_report.unreadable(found).collect()] == ["packages/aa/6"]
-    totals = {row["kind"]: tuple(row)[1:] for row in spark_report.totals(unused).collect()}
+    assert [row["key"] for row in comparing.unreadable(found).collect()] == ["packages/aa/6"]
+    totals = {row["kind"]: tuple(row)[1:] for row in comparing.totals(unused).collect()}
     assert totals == {"binaries": (1, 2), "packages": (1, 16)}
     removals = spark.createDataFrame(
         [("binaries/aa/2", 2, True), ("packages/aa/5", 16, False)],
         "key string, length long, removed boolean",
     )
-    nothing = spark.createDataFrame([], FOUND)
-    left = spark_report.doomed(unused, nothing, removals).collect()
+    nothing = spark.createDataFrame([], comparing.FOUND)
+    left = comparing.doomed(unused, nothing, removals).collect()
     assert [row["key"] for row in left] == ["packages/aa/5"]
     in_log = spark.createDataFrame(
-        [("log", "in_log", "packages/aa/5"), ("log", "in_log", "packages/aa/6")], FOUND
+        [("log", "in_log", "packages/aa/5"), ("log", "in_log", "packages/aa/6")], comparing.FOUND
     )
-    unread = spark_report.never_read(found.unionByName(in_log)).collect()
+    unread = comparing.never_read(found.unionByName(in_log)).collect()
     assert [row["key"] for row in unread] == ["packages/aa/6"]
+
+
+def test_r22_blobs_are_read_anew_that_are_not_as_they_were(spark: SparkSession) -> None:
+    key, part = "packages/aa/1", "snapshots/aa/2"
+    found = spark.createDataFrame(
+        [
+            *[("log", "reference", "binaries/aa/1", None, None, None)],
+            *[("packages", "reference", "binaries/aa/1", key, 5, 10)] * 2,
+            *[("packages", "read", key, key, 5, 10)],
+            *[("packages", "reference", "binaries/aa/2", "packages/aa/3", 5, 10)],  # not to its end
+            *[("packages", "unreadable", "packages/aa/3", "packages/aa/3", 5, 10)],
+            *[("snapshots", "read", part, part, 5, 11)],
+        ],
+        comparing.FOUND_IN,
+    )
+    remembered = comparing.to_remember(found, before_ms=10)
+    assert [tuple(row)[1:4] for row in remembered.orderBy("kind").collect()] == [
+        ("read", key, key),
+        *[("reference", "binaries/aa/1", key)] * 2,
+    ]
+    held = comparing.HOLDER
+    for listed, new, known in (
+        ((key, 5, 10), 0, 3),
+        ((key, 5, 11), 1, 0),
+        ((key, 6, 10), 1, 0),
+        ((part, 5, 11), 1, 0),
+    ):
+        blobs = spark.createDataFrame([listed], "key string, length long, modified_ms long")
+        assert comparing.to_read(blobs.toDF(*held), remembered).count() == new
+        assert comparing.read_before(blobs.toDF(*held), remembered).count() == known
+
+
+def test_r22_a_mark_goes_on_from_what_the_last_one_has_remembered(
+    spark: SparkSession, location: Location, yard: Yard
+) -> None:
+    binary = yard.upload(b"x")
+    pack([large_node("/s", binary)], "dstrpck-9-ab", yard.blobs)
+    yard.age()
+    yard.mark(SparkReport(spark, location, "mark-1-aa"))
+    body = yard.folder / package_key("dstrpck-9-ab")
+    before = body.stat()
+    body.chmod(0o600)
+    body.write_bytes(bytes(before.st_size))
+    os.utime(body, ns=(before.st_atime_ns, before.st_mtime_ns))
+    again = yard.mark(SparkReport(spark, location, "mark-2-aa")).state()
+    assert again is not None
+    assert (again.unreadable, again.unused.binaries.count) == (0, 0), "it was not read again"
+    marks = Path(location.base, "marks")
+    assert [one.parent.name for one in marks.glob("*/remembered-1")] == ["mark-2-aa"]
+    assert not list(marks.glob("*/listed/*"))
+    os.utime(body)
+    summary = yard.mark(SparkReport(spark, location, "mark-3-aa")).state()
+    assert summary is not None
+    assert (summary.unreadable, summary.unused.binaries.count) == (1, 1)
 
 
 def test_r22_marked_and_swept_with_an_append_running_at_the_same_time(

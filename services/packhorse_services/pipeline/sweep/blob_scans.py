@@ -41,22 +41,28 @@ class BlobListing:
 
 @dataclass(frozen=True)
 class StoredBodies:
-    """Reads some shards of stored bodies, or of snapshots' parts, whoever may need them."""
+    """A `BlobScan` of stored bodies, or of snapshots' parts, whoever may need them."""
 
     blobs_url: str
     kind: str
 
-    def __call__(self, shards: Shards, /) -> Iterator[Found]:
-        """Yield the keys in the shards, and what their nodes refer to.
+    def listed(self, shards: Shards, /) -> Iterator[StoredBlob]:
+        """Yield those in some shards."""
+        with closing(open_blobs(self.blobs_url)) as blobs:
+            for shard in shards:
+                found = blobs.list(f"{self.kind}/{shard}/")
+                yield from (one for one in found if self.kind == PACKAGES or is_part(one.key))
+
+    def read(self, blobs: Iterator[StoredBlob], /) -> Iterator[tuple[StoredBlob, Found]]:
+        """Yield what their nodes refer to.
 
         A blob among the packages that is none, or is damaged, is `UNREADABLE`: nobody can import
         it, so it needs nothing. Should the log have it, it counts as a body that was not read.
         """
-        with closing(open_blobs(self.blobs_url)) as blobs:
-            for shard in shards:
-                for blob in blobs.list(f"{self.kind}/{shard}/"):
-                    if self.kind == PACKAGES or is_part(blob.key):
-                        yield from once(self._inside(blob.key, blobs))
+        with closing(open_blobs(self.blobs_url)) as store:
+            for blob in blobs:
+                for found in once(self._inside(blob.key, store)):
+                    yield blob, found
 
     def _inside(self, key: str, blobs: BlobStore) -> Iterator[Found]:
         try:

@@ -29,7 +29,7 @@ from packhorse_services.pipeline.sweep.database_scans import (
 from packhorse_services.pipeline.sweep.log_scan import LogScan
 from packhorse_services.pipeline.sweep.report import MarkReport, MarkState, MarkSummary
 from packhorse_services.pipeline.sweep.stores import Stores
-from packhorse_services.pipeline.sweep.work import ReferenceSource, Scan, evenly
+from packhorse_services.pipeline.sweep.work import BlobSource, ReferenceSource, Scan, evenly
 
 HOUR_MS = 3600 * 1000
 MARK = "mark"
@@ -85,6 +85,7 @@ def _found(report: MarkReport, stores: Stores, summary: MarkSummary, parts: int)
     bounds = MarkRound(MARK, report, stores, summary.journal_id, parts).read(None)
     unused = report.choose_candidates(MARK, before_ms)
     unreadable, examples = report.unreadable(MARK)
+    report.remember(MARK, before_ms)
     report.end([MARK])
     return replace(
         summary,
@@ -120,7 +121,8 @@ class MarkRound:
         bounds = self._log(log_from)
         shards = shard_groups(self.parts)
         for kind in (PACKAGES, PARTS):
-            self._source(kind, StoredBodies(self.stores.blobs_url, kind), shards)
+            scan = StoredBodies(self.stores.blobs_url, kind)
+            self.report.read_blobs(self.name, BlobSource(kind, scan, shards))
         self._check_bodies()
         for name, url in sorted(self.stores.subscriber_urls.items()):
             self._repository(f"subscriber {name}", url)

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from packhorse.blobs.api import StoredBlob
-from packhorse_services.pipeline.sweep.work import ReferenceSource
+from packhorse_services.pipeline.sweep.work import BlobSource, ReferenceSource
 
 
 class MarkState(StrEnum):
@@ -115,6 +115,21 @@ class MarkReport(Protocol):
 
     def read(self, round_name: str, source: ReferenceSource) -> None:
         """Read a source, now, and write down what it refers to."""
+        ...
+
+    def read_blobs(self, round_name: str, source: BlobSource) -> None:
+        """List blobs, now, read them, and write down what they refer to.
+
+        One that is as it was when an earlier mark has read it is not read: that has remembered it.
+        """
+        ...
+
+    def remember(self, round_name: str, before_ms: int) -> None:
+        """Keep what the blobs that were read refer to, for later marks; what older ones kept goes.
+
+        Only of those that were last written or renewed before a time: what is written anew in the
+        moment in which it is read would look as it was.
+        """
         ...
 
     def body_not_read(self, round_name: str) -> str | None:

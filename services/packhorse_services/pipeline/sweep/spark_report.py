@@ -11,12 +11,25 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
-from packhorse.blobs.api import StoredBlob
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.storage import delta, queries
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import as_they_are, written
 from packhorse_services.pipeline.storage.table_files import files_of, taken_out
+from packhorse_services.pipeline.sweep.comparing import (
+    FOUND,
+    FOUND_IN,
+    HOLDER,
+    doomed,
+    never_read,
+    read_before,
+    to_read,
+    to_remember,
+    totals,
+    unreadable,
+    unused,
+)
+from packhorse_services.pipeline.sweep.on_executors import Rows, reading, removing, scattered
 from packhorse_services.pipeline.sweep.report import (
     BlobTotal,
     List,
@@ -25,19 +38,19 @@ from packhorse_services.pipeline.sweep.report import (
     Remove,
     Totals,
 )
-from packhorse_services.pipeline.sweep.work import FindingKind, ReferenceSource
+from packhorse_services.pipeline.sweep.work import BlobSource, ReferenceSource
 
 _BLOBS = "key string, length long, modified_ms long"
-_FOUND = "source string, kind string, key string"
 _REMOVALS = "key string, length long, removed boolean"
 _COLUMNS = {"blobs": _BLOBS, "candidates": _BLOBS, "doomed": _BLOBS, "removals": _REMOVALS}
 _SUMMARY = pa.schema(
     [("state", pa.string()), ("summary", pa.string()), ("at", pa.timestamp("us", "UTC"))]
 )
-_ROWS = 5_000
 _BATCH_BLOBS = 100_000
 _MAX_BATCHES = 64
 _EXAMPLES = 20
+_REMEMBERED = "remembered-1"
+"""What blobs refer to as this build reads them; one that finds more of it gives it another name."""
 
 
 def last_summary(location: Location, mark_id: str) -> MarkSummary | None:
@@ -78,13 +91,8 @@ class SparkReport:
 
     def list_blobs(self, listing: List, pieces: Sequence[Sequence[str]]) -> Totals:
         """List the groups of shards on the executors."""
-
-        def rows(shards: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-            for blob in listing(shards):
-                yield blob.key, blob.length, blob.modified_ms
-
         with translated("mark"):
-            self._write(self._scattered(rows, pieces, _BLOBS), "blobs")
+            self._write(self._listed(listing, pieces), "blobs")
             return _totals(totals(self._table("blobs")))
 
     def begin(self, round_name: str) -> None:
@@ -101,8 +109,36 @@ class SparkReport:
                 yield name, found.kind.value, found.key
 
         with translated(round_name):
-            found = self._scattered(rows, source.pieces, _FOUND)
+            found = self._scattered(rows, source.pieces, FOUND)
             found.write.mode("append").parquet(self._path(f"references/{round_name}"))
+
+    def read_blobs(self, round_name: str, source: BlobSource) -> None:
+        """Append what blobs refer to: those that are new are read, by all tasks together."""
+        with translated(round_name):
+            # In files, for it is read twice: what is new is not read before, and the rest was.
+            place = self._path(f"listed/{round_name}/{source.name}")
+            blobs = self._listed(source.scan.listed, source.pieces)
+            blobs.write.mode("overwrite").parquet(place)
+            listed = self._spark.read.schema(_BLOBS).parquet(place).toDF(*HOLDER)
+            remembered = self._remembered()
+            new = to_read(listed, remembered).repartition(self._tasks)
+            found = new.mapInArrow(reading(source.name, source.scan), FOUND_IN)
+            found = found.unionByName(read_before(listed, remembered))
+            found.write.mode("append").parquet(self._path(f"references/{round_name}"))
+
+    def remember(self, round_name: str, before_ms: int) -> None:
+        """Write what was read beside the report, and delete that of older marks.
+
+        All of a blob is in one file, so whoever reads while files are deleted misses whole blobs.
+        """
+        with translated(round_name):
+            known = to_remember(self._found(round_name), before_ms).repartition(
+                self._tasks, *HOLDER
+            )
+            known.write.mode("overwrite").parquet(self._path(_REMEMBERED))
+            for mark_id in self._remembering():
+                if mark_id < self._mark_id:
+                    self._forget(_REMEMBERED, mark_id)
 
     def body_not_read(self, round_name: str) -> str | None:
         """Compare what the log has with what was read."""
@@ -141,8 +177,7 @@ class SparkReport:
             check()
             with translated("sweep"):
                 batch = going.where(f.pmod(f.xxhash64("key"), f.lit(batches)) == number)
-                tasks = self._spark.sparkContext.defaultParallelism * 2
-                done = batch.repartition(tasks).mapInArrow(_removing(remove), _REMOVALS)
+                done = batch.repartition(self._tasks).mapInArrow(removing(remove), _REMOVALS)
                 self._write(done, "removals", keep=True)
         with translated("sweep"):
             return _totals(totals(self._removals().where("removed")))
@@ -152,6 +187,7 @@ class SparkReport:
         with translated("mark"):
             for name in round_names:
                 self._forget(f"references/{name}")
+                self._forget(f"listed/{name}")
 
     def _removals(self) -> DataFrame:
         delta.prepare(self._location, {self._name("removals"): _columns(_REMOVALS)})
@@ -162,32 +198,45 @@ class SparkReport:
             .agg(f.max("length").alias("length"), f.max("removed").alias("removed"))
         )
 
-    def _scattered(
-        self, rows: Callable[[Any], Iterator[tuple[Any, ...]]], pieces: Sequence[Any], schema: str
-    ) -> DataFrame:
-        """Return the rows of all pieces; each task does some of the pieces."""
-        given, names = list(pieces), [column.split()[0] for column in schema.split(", ")]
+    def _scattered(self, rows: Rows, pieces: Sequence[Any], schema: str) -> DataFrame:
+        return scattered(self._spark, rows, pieces, schema, self._tasks)
 
-        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    yield from _batched(rows(given[number]), names)
+    def _listed(self, listing: List, pieces: Sequence[Any]) -> DataFrame:
+        def rows(piece: Any) -> Iterator[tuple[Any, ...]]:
+            for blob in listing(piece):
+                yield blob.key, blob.length, blob.modified_ms
 
-        tasks = max(1, min(len(given), self._spark.sparkContext.defaultParallelism * 2))
-        return self._spark.range(0, len(given), 1, tasks).mapInArrow(run, schema)
+        return self._scattered(rows, pieces, _BLOBS)
 
-    def _name(self, table: str) -> str:
-        return f"marks/{self._mark_id}/{table}"
+    @property
+    def _tasks(self) -> int:
+        return self._spark.sparkContext.defaultParallelism * 2
 
-    def _path(self, table: str) -> str:
-        return self._location.spark_path(self._name(table))
+    def _remembered(self) -> DataFrame:
+        """Return what the newest mark has remembered."""
+        marks = self._remembering()
+        if not marks:
+            return self._spark.createDataFrame([], FOUND_IN)
+        return self._spark.read.schema(FOUND_IN).parquet(self._path(_REMEMBERED, max(marks)))
+
+    def _remembering(self) -> list[str]:
+        """Return the ids of the marks that have remembered anything."""
+        done, files = self._hadoop(f"{_REMEMBERED}/_SUCCESS", "*")
+        found = files.globStatus(done) or ()
+        return [one.getPath().getParent().getParent().getName() for one in found]
+
+    def _name(self, table: str, mark_id: str = "") -> str:
+        return f"marks/{mark_id or self._mark_id}/{table}"
+
+    def _path(self, table: str, mark_id: str = "") -> str:
+        return self._location.spark_path(self._name(table, mark_id))
 
     def _table(self, table: str) -> DataFrame:
         name = self._name(table)
         return delta.frame_of(self._spark, self._location, name, delta.stored(self._location, name))
 
     def _found(self, round_name: str) -> DataFrame:
-        return self._spark.read.schema(_FOUND).parquet(self._path(f"references/{round_name}"))
+        return self._spark.read.schema(FOUND_IN).parquet(self._path(f"references/{round_name}"))
 
     def _write(self, frame: DataFrame, table: str, *, keep: bool = False) -> None:
         """Let a table have these rows, in the place of what it has unless that is to `keep`."""
@@ -198,43 +247,19 @@ class SparkReport:
         gone = [] if keep else taken_out(files_of(held), rows_go=True)
         delta.commit(self._location, name, held, [*gone, *added])
 
-    def _forget(self, table: str) -> None:
-        path, files = self._hadoop(table)
+    def _forget(self, table: str, mark_id: str = "") -> None:
+        path, files = self._hadoop(table, mark_id)
         files.delete(path, True)
 
-    def _hadoop(self, table: str) -> tuple[Any, Any]:
+    def _hadoop(self, table: str, mark_id: str = "") -> tuple[Any, Any]:
         """Return a path and its file system, as Spark itself sees them."""
         context: Any = self._spark.sparkContext
-        path = context._jvm.org.apache.hadoop.fs.Path(self._path(table))
+        path = context._jvm.org.apache.hadoop.fs.Path(self._path(table, mark_id))
         return path, path.getFileSystem(context._jsc.hadoopConfiguration())
 
 
 def _columns(names: str) -> StructType:
     return cast(StructType, StructType.fromDDL(names))
-
-
-def _removing(remove: Remove) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        blobs = (StoredBlob(**row) for batch in batches for row in batch.to_pylist())
-        rows = ((done.key, done.length, done.removed) for done in remove(blobs))
-        yield from _batched(rows, ["key", "length", "removed"])
-
-    return run
-
-
-def _batched(rows: Iterator[tuple[Any, ...]], names: list[str]) -> Iterator[pa.RecordBatch]:
-    held: list[tuple[Any, ...]] = []
-    for row in rows:
-        held.append(row)
-        if len(held) >= _ROWS:
-            yield _record_batch(held, names)
-            held = []
-    if held:
-        yield _record_batch(held, names)
-
-
-def _record_batch(rows: list[tuple[Any, ...]], names: list[str]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict(dict(zip(names, zip(*rows, strict=True), strict=True)))
 
 
 def _totals(frame: DataFrame) -> Totals:
@@ -250,40 +275,3 @@ def _summary(stored: dict[str, Any]) -> MarkSummary:
     names = ("subscribers", "unreadable_keys")
     lists = {name: tuple(stored.get(name, ())) for name in names}  # older marks lack the second
     return MarkSummary(**{**stored, **lists, "state": MarkState(stored["state"]), **counts})
-
-
-_KEEPING = (FindingKind.REFERENCE.value, FindingKind.NAME.value, FindingKind.UNREADABLE.value)
-
-
-def unused(blobs: DataFrame, found: DataFrame, before_ms: int) -> DataFrame:
-    """Return the `blobs` that are older than a time and that no row of `found` keeps."""
-    return blobs.where(f.col("modified_ms") <= before_ms).join(_kept(found), "key", "left_anti")
-
-
-def doomed(candidates: DataFrame, found: DataFrame, removals: DataFrame) -> DataFrame:
-    """Return the candidates that `found` keeps not either, and that are not gone already."""
-    gone = removals.where("removed").select("key")
-    return candidates.join(_kept(found), "key", "left_anti").join(gone, "key", "left_anti")
-
-
-def never_read(found: DataFrame) -> DataFrame:
-    """Return the keys of bodies that the log has and that nobody could read."""
-    of_log = found.where(f.col("kind") == FindingKind.IN_LOG.value).select("key").distinct()
-    read = found.where(f.col("kind") == FindingKind.READ.value).select("key")
-    return of_log.join(read, "key", "left_anti")
-
-
-def unreadable(found: DataFrame) -> DataFrame:
-    """Return the keys of what is no stored body, each once."""
-    return found.where(f.col("kind") == FindingKind.UNREADABLE.value).select("key").distinct()
-
-
-def totals(blobs: DataFrame) -> DataFrame:
-    """Return `kind`, `count` and `bytes`, a row for each kind of blob."""
-    return blobs.groupBy(f.substring_index("key", "/", 1).alias("kind")).agg(
-        f.count("*").alias("count"), f.sum("length").alias("bytes")
-    )
-
-
-def _kept(found: DataFrame) -> DataFrame:
-    return found.where(f.col("kind").isin(*_KEEPING)).select("key").distinct()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from packhorse.blobs.api import binary_key
+from packhorse.blobs.api import StoredBlob, binary_key
 from packhorse.content.node import Binary
 
 _REMEMBERED = 100_000
@@ -49,6 +49,31 @@ class ReferenceSource:
 
     name: str
     scan: Scan
+    pieces: Sequence[Any]
+
+
+class BlobScan(Protocol):
+    """Finds blobs that refer to others, and reads them. Runs on executors, as a `Scan` does."""
+
+    def listed(self, piece: Any, /) -> Iterator[StoredBlob]:
+        """Yield the blobs of a piece, as they are now."""
+        ...
+
+    def read(self, blobs: Iterator[StoredBlob], /) -> Iterator[tuple[StoredBlob, Found]]:
+        """Yield what each blob refers to, and then that it was `READ`.
+
+        As long as a blob stays as it was listed it refers to the same. Any error means that nothing
+        is known of them.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BlobSource:
+    """Blobs that may refer to others, found by pieces and read one by one."""
+
+    name: str
+    scan: BlobScan
     pieces: Sequence[Any]
 
 

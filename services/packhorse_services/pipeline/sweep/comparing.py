@@ -1,0 +1,68 @@
+"""What is compared of the tables of marks and sweeps; pure, of frames alone."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from packhorse_services.pipeline.sweep.work import FindingKind
+
+FOUND = "source string, kind string, key string"
+
+HOLDER = ["holder", "length", "modified_ms"]
+"""Which blob refers, and how it was then: another length or time, and it may be another one."""
+
+FOUND_IN = f"{FOUND}, holder string, length long, modified_ms long"
+
+_KEEPING = (FindingKind.REFERENCE.value, FindingKind.NAME.value, FindingKind.UNREADABLE.value)
+
+
+def unused(blobs: DataFrame, found: DataFrame, before_ms: int) -> DataFrame:
+    """Return the `blobs` that are older than a time and that no row of `found` keeps."""
+    return blobs.where(f.col("modified_ms") <= before_ms).join(_kept(found), "key", "left_anti")
+
+
+def doomed(candidates: DataFrame, found: DataFrame, removals: DataFrame) -> DataFrame:
+    """Return the candidates that `found` keeps not either, and that are not gone already."""
+    gone = removals.where("removed").select("key")
+    return candidates.join(_kept(found), "key", "left_anti").join(gone, "key", "left_anti")
+
+
+def never_read(found: DataFrame) -> DataFrame:
+    """Return the keys of bodies that the log has and that nobody could read."""
+    of_log = found.where(f.col("kind") == FindingKind.IN_LOG.value).select("key").distinct()
+    return of_log.join(_read(found).select("key"), "key", "left_anti")
+
+
+def unreadable(found: DataFrame) -> DataFrame:
+    """Return the keys of what is no stored body, each once."""
+    return found.where(f.col("kind") == FindingKind.UNREADABLE.value).select("key").distinct()
+
+
+def to_read(listed: DataFrame, remembered: DataFrame) -> DataFrame:
+    """Return the blobs of `listed` that are not as they were when they were read."""
+    return listed.join(remembered.select(*HOLDER).distinct(), HOLDER, "left_anti")
+
+
+def read_before(listed: DataFrame, remembered: DataFrame) -> DataFrame:
+    """Return what the other ones refer to."""
+    return remembered.join(listed, HOLDER, "left_semi").select(*remembered.columns)
+
+
+def to_remember(found: DataFrame, before_ms: int) -> DataFrame:
+    """Return what the blobs refer to that are older than a time and were read to their end."""
+    read = _read(found).where(f.col("modified_ms") <= before_ms).select(*HOLDER)
+    return found.join(read, HOLDER, "left_semi").select(*found.columns)
+
+
+def totals(blobs: DataFrame) -> DataFrame:
+    """Return `kind`, `count` and `bytes`, a row for each kind of blob."""
+    return blobs.groupBy(f.substring_index("key", "/", 1).alias("kind")).agg(
+        f.count("*").alias("count"), f.sum("length").alias("bytes")
+    )
+
+
+def _kept(found: DataFrame) -> DataFrame:
+    return found.where(f.col("kind").isin(*_KEEPING)).select("key").distinct()
+
+
+def _read(found: DataFrame) -> DataFrame:
+    return found.where(f.col("kind") == FindingKind.READ.value)
