@@ -80,6 +80,8 @@ class Threads(ThreadPoolExecutor):
                 return None
             self._idle += 1
         while True:
+            # CPython 3.11 waits for ever where the time is over before it waits, as when a machine
+            # is suspended right here. The thread counts as idle, so the next work ends the wait.
             try:
                 if (work := self._handed.get(timeout=self._idle_s)) is not None:
                     return work

@@ -178,5 +178,6 @@ def test_only_parts_are_parts(blobs: FilesystemBlobs) -> None:
 def test_a_mark_passes_lists_over(blobs: FilesystemBlobs) -> None:
     part = stored(blobs, [page("/a")])
     scan = StoredBodies(str(blobs.root), PARTS)
-    found = list(scan([f"{shard:02x}" for shard in range(256)]))
-    assert found == [Found(FindingKind.READ, part.key)]
+    listed = list(scan.listed([f"{shard:02x}" for shard in range(256)]))
+    assert [blob.key for blob in listed] == [part.key]
+    assert list(scan.read(iter(listed))) == [(listed[0], Found(FindingKind.READ, part.key))]
