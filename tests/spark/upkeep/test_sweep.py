@@ -105,25 +105,30 @@ def test_r22_blobs_are_read_anew_that_are_not_as_they_were(spark: SparkSession) 
 def test_r22_a_mark_goes_on_from_what_the_last_one_has_remembered(
     spark: SparkSession, location: Location, yard: Yard
 ) -> None:
-    binary = yard.upload(b"x")
+    binary, young = yard.upload(b"x"), yard.upload(b"young")
     pack([large_node("/s", binary)], "dstrpck-9-ab", yard.blobs)
     yard.age()
+    pack([large_node("/t", young)], "dstrpck-8-ab", yard.blobs)
     yard.mark(SparkReport(spark, location, "mark-1-aa"))
     body = yard.folder / package_key("dstrpck-9-ab")
     before = body.stat()
     body.chmod(0o600)
     body.write_bytes(bytes(before.st_size))
     os.utime(body, ns=(before.st_atime_ns, before.st_mtime_ns))
-    again = yard.mark(SparkReport(spark, location, "mark-2-aa")).state()
-    assert again is not None
-    assert (again.unreadable, again.unused.binaries.count) == (0, 0), "it was not read again"
-    marks = Path(location.base, "marks")
-    assert [one.parent.name for one in marks.glob("*/remembered-1")] == ["mark-2-aa"]
-    assert not list(marks.glob("*/listed/*"))
+    again = yard.mark(SparkReport(spark, location, "mark-2-aa"))
+    summary = again.state()
+    assert summary is not None
+    assert (summary.unreadable, summary.unused.binaries.count) == (0, 0), "it was not read again"
+    assert yard.sweep(again, dry_run=True).binaries.count == 0
+    (yard.folder / package_key("dstrpck-8-ab")).write_bytes(b"no package")
     os.utime(body)
     summary = yard.mark(SparkReport(spark, location, "mark-3-aa")).state()
     assert summary is not None
-    assert (summary.unreadable, summary.unused.binaries.count) == (1, 1)
+    assert (summary.unreadable, summary.unused.binaries.count) == (2, 2), "both were read"
+    marks = Path(location.base, "marks")
+    kept = sorted(one.parent.name for one in marks.glob("*/remembered-1"))
+    assert kept == ["mark-2-aa", "mark-3-aa"]
+    assert not [*marks.glob("*/listed/*"), *marks.glob("*/references/*")]
 
 
 def test_r22_marked_and_swept_with_an_append_running_at_the_same_time(

@@ -39,7 +39,7 @@ def unreadable(found: DataFrame) -> DataFrame:
 
 def to_read(listed: DataFrame, remembered: DataFrame) -> DataFrame:
     """Return the blobs of `listed` that are not as they were when they were read."""
-    return listed.join(remembered.select(*HOLDER).distinct(), HOLDER, "left_anti")
+    return listed.join(_read(remembered).select(*HOLDER), HOLDER, "left_anti")
 
 
 def read_before(listed: DataFrame, remembered: DataFrame) -> DataFrame:

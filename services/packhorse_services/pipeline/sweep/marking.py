@@ -63,6 +63,7 @@ def mark(
     except Exception as error:
         with suppress(Exception):  # the first error is the one to report
             report.note(summary.failed(str(error)))
+            report.end([MARK])
         raise
     report.note(summary)
     return summary
@@ -80,14 +81,12 @@ def _begun(stores: Stores, mark_id: str, safety_age_ms: int) -> MarkSummary:
 
 
 def _found(report: MarkReport, stores: Stores, summary: MarkSummary, parts: int) -> MarkSummary:
-    before_ms = stores.blobs.now_ms() - summary.safety_age_ms
+    began_ms = stores.blobs.now_ms()
     listed = report.list_blobs(BlobListing(stores.blobs_url), shard_groups(parts))
     bounds = MarkRound(MARK, report, stores, summary.journal_id, parts).read(None)
-    unused = report.choose_candidates(MARK, before_ms)
+    unused = report.choose_candidates(MARK, began_ms - summary.safety_age_ms)
     unreadable, examples = report.unreadable(MARK)
-    report.remember(MARK, before_ms)
-    report.end([MARK])
-    return replace(
+    found = replace(
         summary,
         state=MarkState.COMPLETE,
         ended_ms=stores.now_ms(),
@@ -98,6 +97,9 @@ def _found(report: MarkReport, stores: Stores, summary: MarkSummary, parts: int)
         unreadable=unreadable,
         unreadable_keys=examples,
     )
+    report.remember(MARK, began_ms - HOUR_MS)
+    report.end([MARK])
+    return found
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """A mark's report in Delta tables below `marks/<mark id>`; Spark reads, compares and removes."""
 
 import json
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -68,10 +69,14 @@ def last_summary(location: Location, mark_id: str) -> MarkSummary | None:
 
 
 class SparkReport:
-    """The `Report` of one mark."""
+    """The `MarkReport` of one mark.
+
+    What a round finds is in folders of this run's own: another sweep of the mark may be at work.
+    """
 
     def __init__(self, spark: SparkSession, location: Location, mark_id: str) -> None:
         self._spark, self._location, self._mark_id = spark, location, mark_id
+        self._run = secrets.token_hex(8)
 
     def state(self) -> MarkSummary | None:
         """Read the last summary."""
@@ -98,7 +103,7 @@ class SparkReport:
     def begin(self, round_name: str) -> None:
         """Remove what is there."""
         with translated(round_name):
-            self._forget(f"references/{round_name}")
+            self._forget(self._references(round_name))
 
     def read(self, round_name: str, source: ReferenceSource) -> None:
         """Append what one source refers to."""
@@ -110,24 +115,25 @@ class SparkReport:
 
         with translated(round_name):
             found = self._scattered(rows, source.pieces, FOUND)
-            found.write.mode("append").parquet(self._path(f"references/{round_name}"))
+            found.write.mode("append").parquet(self._path(self._references(round_name)))
 
     def read_blobs(self, round_name: str, source: BlobSource) -> None:
         """Append what blobs refer to: those that are new are read, by all tasks together."""
         with translated(round_name):
             # In files, for it is read twice: what is new is not read before, and the rest was.
-            place = self._path(f"listed/{round_name}/{source.name}")
+            place = f"listed/{source.name}-{self._run}"
             blobs = self._listed(source.scan.listed, source.pieces)
-            blobs.write.mode("overwrite").parquet(place)
-            listed = self._spark.read.schema(_BLOBS).parquet(place).toDF(*HOLDER)
+            blobs.write.mode("overwrite").parquet(self._path(place))
+            listed = self._files(self._path(place), _BLOBS).toDF(*HOLDER)
             remembered = self._remembered()
             new = to_read(listed, remembered).repartition(self._tasks)
             found = new.mapInArrow(reading(source.name, source.scan), FOUND_IN)
             found = found.unionByName(read_before(listed, remembered))
-            found.write.mode("append").parquet(self._path(f"references/{round_name}"))
+            found.write.mode("append").parquet(self._path(self._references(round_name)))
+            self._forget(place)
 
     def remember(self, round_name: str, before_ms: int) -> None:
-        """Write what was read beside the report, and delete that of older marks.
+        """Write what was read beside the report, and delete that of marks before the last one.
 
         All of a blob is in one file, so whoever reads while files are deleted misses whole blobs.
         """
@@ -136,9 +142,8 @@ class SparkReport:
                 self._tasks, *HOLDER
             )
             known.write.mode("overwrite").parquet(self._path(_REMEMBERED))
-            for mark_id in self._remembering():
-                if mark_id < self._mark_id:
-                    self._forget(_REMEMBERED, mark_id)
+            for mark_id in self._remembering()[:-2]:
+                self._forget(_REMEMBERED, mark_id)
 
     def body_not_read(self, round_name: str) -> str | None:
         """Compare what the log has with what was read."""
@@ -177,6 +182,7 @@ class SparkReport:
             check()
             with translated("sweep"):
                 batch = going.where(f.pmod(f.xxhash64("key"), f.lit(batches)) == number)
+                batch = batch.select("key", "length", "modified_ms")
                 done = batch.repartition(self._tasks).mapInArrow(removing(remove), _REMOVALS)
                 self._write(done, "removals", keep=True)
         with translated("sweep"):
@@ -186,8 +192,7 @@ class SparkReport:
         """Delete the references, which are many and of no use any more."""
         with translated("mark"):
             for name in round_names:
-                self._forget(f"references/{name}")
-                self._forget(f"listed/{name}")
+                self._forget(self._references(name))
 
     def _removals(self) -> DataFrame:
         delta.prepare(self._location, {self._name("removals"): _columns(_REMOVALS)})
@@ -217,13 +222,21 @@ class SparkReport:
         marks = self._remembering()
         if not marks:
             return self._spark.createDataFrame([], FOUND_IN)
-        return self._spark.read.schema(FOUND_IN).parquet(self._path(_REMEMBERED, max(marks)))
+        return self._files(self._path(_REMEMBERED, marks[-1]), FOUND_IN)
 
     def _remembering(self) -> list[str]:
-        """Return the ids of the marks that have remembered anything."""
-        done, files = self._hadoop(f"{_REMEMBERED}/_SUCCESS", "*")
-        found = files.globStatus(done) or ()
-        return [one.getPath().getParent().getParent().getName() for one in found]
+        """Return the ids of the marks that have remembered anything, the newest last."""
+        own, files = self._hadoop("")
+        ids = sorted(str(one.getPath().getName()) for one in files.listStatus(own.getParent()))
+        return [one for one in ids if files.exists(self._hadoop(f"{_REMEMBERED}/_SUCCESS", one)[0])]
+
+    def _references(self, round_name: str) -> str:
+        return f"references/{round_name}-{self._run}"
+
+    def _files(self, path: str, schema: str) -> DataFrame:
+        """Return the rows of Parquet files; one that is gone or damaged is an error."""
+        reader = self._spark.read.schema(schema).option("ignoreMissingFiles", False)
+        return reader.option("ignoreCorruptFiles", False).parquet(path)
 
     def _name(self, table: str, mark_id: str = "") -> str:
         return f"marks/{mark_id or self._mark_id}/{table}"
@@ -236,7 +249,7 @@ class SparkReport:
         return delta.frame_of(self._spark, self._location, name, delta.stored(self._location, name))
 
     def _found(self, round_name: str) -> DataFrame:
-        return self._spark.read.schema(FOUND_IN).parquet(self._path(f"references/{round_name}"))
+        return self._files(self._path(self._references(round_name)), FOUND_IN)
 
     def _write(self, frame: DataFrame, table: str, *, keep: bool = False) -> None:
         """Let a table have these rows, in the place of what it has unless that is to `keep`."""

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from packhorse.blobs.api import StoredBlob, binary_key
 from packhorse.content.node import Binary
 
-_REMEMBERED = 100_000
+_SEEN_AT_MOST = 100_000
 
 
 class FindingKind(StrEnum):
@@ -78,7 +78,10 @@ class BlobSource:
 
 
 def references(binaries: Iterable[Binary]) -> Iterator[Found]:
-    """Yield the findings that binaries are."""
+    """Yield the findings that binaries are.
+
+    Marks remember them by blob: who finds more in a node changes `spark_report`'s `_REMEMBERED`.
+    """
     for binary in binaries:
         yield Found(FindingKind.REFERENCE, binary_key(binary.sha256))
 
@@ -88,7 +91,7 @@ def once(found: Iterable[Found]) -> Iterator[Found]:
     seen: set[Found] = set()
     for one in found:
         if one not in seen:
-            if len(seen) >= _REMEMBERED:
+            if len(seen) >= _SEEN_AT_MOST:
                 seen.clear()
             seen.add(one)
             yield one
