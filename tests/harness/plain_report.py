@@ -1,7 +1,8 @@
 """A mark's report in memory: what Spark does with tables, with sets."""
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from packhorse.blobs.api import StoredBlob
@@ -40,9 +41,11 @@ class PlainReport:
         self.blobs = [blob for piece in pieces for blob in listing(piece)]
         return _totals(self.blobs)
 
-    def begin(self, round_name: str) -> None:
+    @contextmanager
+    def round(self, round_name: str) -> Iterator[None]:
         self.found[round_name] = {kind: set() for kind in FindingKind}
         self.of_blobs = {}
+        yield
 
     def read(self, round_name: str, source: ReferenceSource) -> None:
         self.read_sources.append(source.name)
@@ -102,9 +105,6 @@ class PlainReport:
             if done.removed:
                 self.removed[done.key] = done.length
         return _totals(StoredBlob(key, length, 0) for key, length in self.removed.items())
-
-    def end(self, round_names: Sequence[str]) -> None:
-        pass
 
 
 def _totals(blobs: Iterable[StoredBlob]) -> Totals:

@@ -128,7 +128,7 @@ def test_r22_a_mark_goes_on_from_what_the_last_one_has_remembered(
     marks = Path(location.base, "marks")
     kept = sorted(one.parent.name for one in marks.glob("*/remembered-1"))
     assert kept == ["mark-2-aa", "mark-3-aa"]
-    assert not [*marks.glob("*/listed/*"), *marks.glob("*/references/*")]
+    assert not [*marks.glob("*/rounds/*")]
 
 
 def test_r22_marked_and_swept_with_an_append_running_at_the_same_time(
@@ -203,14 +203,19 @@ def test_a_sweep_that_is_killed_goes_on_with_spark(
     assert yard.blobs.head(stray) is not None
 
 
-def test_a_source_that_fails_on_an_executor_fails_the_mark(
+def test_a_source_that_fails_on_an_executor_fails_the_mark_and_the_sweep(
     spark: SparkSession, location: Location, yard: Yard
 ) -> None:
     binary = yard.upload(b"x")
     yard.age()
+    complete = yard.mark(SparkReport(spark, location, "mark-2-aa"))
     yard.feed.raw(b"\xff", {"message-type": b"PackageMessage"})
-    with pytest.raises(TaskRefused, match="package at offset 0 can't be read"):
+    unreadable = "package at offset 0 can't be read"
+    with pytest.raises(TaskRefused, match=unreadable):
+        yard.sweep(complete)
+    with pytest.raises(TaskRefused, match=unreadable):
         yard.mark(SparkReport(spark, location, "mark-3-aa"))
+    assert not [*Path(location.base, "marks").glob("*/rounds/*")]
     with pytest.raises(TaskRefused, match="is not complete"):
         yard.sweep(SparkReport(spark, location, "mark-3-aa"))
     with pytest.raises(TaskRefused, match="no such mark"):

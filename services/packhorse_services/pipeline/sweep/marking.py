@@ -59,11 +59,11 @@ def mark(
     summary = _begun(stores, mark_id, safety_age_ms)
     report.note(summary)
     try:
-        summary = _found(report, stores, summary, parts)
+        with report.round(MARK):
+            summary = _found(report, stores, summary, parts)
     except Exception as error:
         with suppress(Exception):  # the first error is the one to report
             report.note(summary.failed(str(error)))
-            report.end([MARK])
         raise
     report.note(summary)
     return summary
@@ -98,13 +98,12 @@ def _found(report: MarkReport, stores: Stores, summary: MarkSummary, parts: int)
         unreadable_keys=examples,
     )
     report.remember(MARK, began_ms - HOUR_MS)
-    report.end([MARK])
     return found
 
 
 @dataclass(frozen=True)
 class MarkRound:
-    """One look at everything that may refer to blobs."""
+    """One look at everything that may refer to blobs, in the report's round of that name."""
 
     name: str
     report: MarkReport
@@ -117,7 +116,6 @@ class MarkRound:
 
         Raises `TaskRefused` when the topic is another one by now, or lacks `log_from`.
         """
-        self.report.begin(self.name)
         self._repository("author", self.stores.author_url)
         self._source("outbox", OutboxScan(self.stores.author_url, self.stores.blobs_url), [0])
         bounds = self._log(log_from)

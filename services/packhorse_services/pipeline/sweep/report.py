@@ -1,6 +1,7 @@
 """What a mark has found and what was swept by it: for people, for `--json`, for the sweep."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
@@ -109,8 +110,8 @@ class MarkReport(Protocol):
         """Write down every blob that may go, from all groups of shards."""
         ...
 
-    def begin(self, round_name: str) -> None:
-        """Forget what an earlier try of this round has found."""
+    def round(self, round_name: str) -> AbstractContextManager[None]:
+        """Hold what sources refer to; when the block ends, however it does, that is forgotten."""
         ...
 
     def read(self, round_name: str, source: ReferenceSource) -> None:
@@ -153,8 +154,4 @@ class MarkReport(Protocol):
 
         Returns what this mark's sweeps have removed, those before included.
         """
-        ...
-
-    def end(self, round_names: Sequence[str]) -> None:
-        """Free what was only needed on the way."""
         ...

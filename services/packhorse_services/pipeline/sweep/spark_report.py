@@ -3,6 +3,7 @@
 import json
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -100,10 +101,14 @@ class SparkReport:
             self._write(self._listed(listing, pieces), "blobs")
             return _totals(totals(self._table("blobs")))
 
-    def begin(self, round_name: str) -> None:
-        """Remove what is there."""
-        with translated(round_name):
-            self._forget(self._references(round_name))
+    @contextmanager
+    def round(self, round_name: str) -> Iterator[None]:
+        """Delete at the end what only the round needs, which is much."""
+        try:
+            yield
+        finally:
+            with suppress(Exception):  # the error of the block is the one to report
+                self._forget(self._round(round_name))
 
     def read(self, round_name: str, source: ReferenceSource) -> None:
         """Append what one source refers to."""
@@ -121,7 +126,7 @@ class SparkReport:
         """Append what blobs refer to: those that are new are read, by all tasks together."""
         with translated(round_name):
             # In files, for it is read twice: what is new is not read before, and the rest was.
-            place = f"listed/{source.name}-{self._run}"
+            place = f"{self._round(round_name)}/{source.name}"
             blobs = self._listed(source.scan.listed, source.pieces)
             blobs.write.mode("overwrite").parquet(self._path(place))
             listed = self._files(self._path(place), _BLOBS).toDF(*HOLDER)
@@ -130,7 +135,6 @@ class SparkReport:
             found = new.mapInArrow(reading(source.name, source.scan), FOUND_IN)
             found = found.unionByName(read_before(listed, remembered))
             found.write.mode("append").parquet(self._path(self._references(round_name)))
-            self._forget(place)
 
     def remember(self, round_name: str, before_ms: int) -> None:
         """Write what was read beside the report, and delete that of marks before the last one.
@@ -188,12 +192,6 @@ class SparkReport:
         with translated("sweep"):
             return _totals(totals(self._removals().where("removed")))
 
-    def end(self, round_names: Sequence[str]) -> None:
-        """Delete the references, which are many and of no use any more."""
-        with translated("mark"):
-            for name in round_names:
-                self._forget(self._references(name))
-
     def _removals(self) -> DataFrame:
         delta.prepare(self._location, {self._name("removals"): _columns(_REMOVALS)})
         # A sweep that was killed may have written one key down twice.
@@ -231,7 +229,10 @@ class SparkReport:
         return [one for one in ids if files.exists(self._hadoop(f"{_REMEMBERED}/_SUCCESS", one)[0])]
 
     def _references(self, round_name: str) -> str:
-        return f"references/{round_name}-{self._run}"
+        return f"{self._round(round_name)}/references"
+
+    def _round(self, name: str) -> str:
+        return f"rounds/{name}-{self._run}"
 
     def _files(self, path: str, schema: str) -> DataFrame:
         """Return the rows of Parquet files; one that is gone or damaged is an error."""

@@ -72,14 +72,13 @@ def sweep(
     summary = sweepable(report.state(), stores, patience)
     stores.check_subscribers(gone)
     stores.check_in_flight(summary.ended_ms)
-    MarkRound(SWEEP, report, stores, summary.journal_id, parts).read(summary.next_offset)
-    doomed = report.choose_doomed(SWEEP)
+    with report.round(SWEEP):
+        MarkRound(SWEEP, report, stores, summary.journal_id, parts).read(summary.next_offset)
+        doomed = report.choose_doomed(SWEEP)
     if dry_run:
-        report.end([SWEEP])
         return summary, doomed
     removing = Removing(stores.blobs_url, summary.safety_age_ms)
     swept = report.remove_doomed(removing, lambda: check_age(summary, stores, patience))
-    report.end([SWEEP])
     summary = replace(summary, state=MarkState.SWEPT, swept=swept)
     report.note(summary)
     return summary, swept
