@@ -160,7 +160,6 @@ def test_a_paused_broker_writes_no_gap_into_a_batch(
     finally:
         kafka.resume()
     assert not wait(futures, DEADLINE_S).not_done
-    assert not any(map(succeeded, futures))
     eventually(lambda: succeeded_now(impatient, topic), "appends after the pause")
     written = [record for record in everything(impatient, topic) if record.value]
     check_outcomes(futures, written)
