@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -16,6 +17,7 @@ import pytest
 
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres, server_user
 from packhorse_services.cli.stack.postgres_binaries import PostgresFailed, binaries, publish
+from tests.harness.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +52,28 @@ def test_data_outlives_kill_9(running: EmbeddedPostgres) -> None:
     assert running.port == port, "programs know the URL; the port stays"
     with psycopg.connect(running.url("kept")) as connection:
         assert connection.execute("SELECT one FROM kept").fetchone() == (1,)
+
+
+def test_a_start_waits_for_the_children_of_a_server_that_was_killed(
+    running: EmbeddedPostgres,
+) -> None:
+    with psycopg.connect(running.url()) as connection:
+        child = connection.info.backend_pid
+        os.kill(child, signal.SIGSTOP)
+        said_before = running.log.stat().st_size
+        os.kill(running.pid(), signal.SIGKILL)
+        with ThreadPoolExecutor() as threads:
+            try:
+                started = threads.submit(running.start)
+                eventually(
+                    lambda: b"still in use" in running.log.read_bytes()[said_before:],
+                    "its shared memory is in use",
+                )
+            finally:
+                os.kill(child, signal.SIGCONT)
+            started.result(120)
+    with psycopg.connect(running.url()) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
 def test_it_takes_as_many_connections_as_were_asked_for(running: EmbeddedPostgres) -> None:

@@ -20,6 +20,8 @@ from packhorse_services.cli.stack.postgres_binaries import PostgresFailed, check
 OWN, SHARED = "packhorse", "nobody"
 _USER = "postgres"
 _LOCK_FILE = "postmaster.pid"
+_ENDING = (_LOCK_FILE, "is still in use")
+"""What a server says in whose data folder another one runs, or a child of one that was killed."""
 _SETTINGS = {
     "listen_addresses": "'127.0.0.1'",
     "unix_socket_directories": "''",
@@ -174,7 +176,7 @@ class EmbeddedPostgres:
             self.password, self.port = self._secret.read_text().strip(), port
             return
         said = self.log.read_bytes()[said_before:].decode(errors="replace")[-2000:]
-        if _LOCK_FILE in said or ("already in use" in said and not self.port):
+        if any(sign in said for sign in _ENDING) or ("already in use" in said and not self.port):
             raise PostgresBusy("the server of an earlier run has not ended yet; start again")
         raise PostgresFailed(f"PostgreSQL does not start: {started.stdout}{said}")
 
