@@ -12,7 +12,7 @@ from packhorse.wire.codec import decode_status
 from packhorse.wire.messages import Action, PackageMessage, Status
 from packhorse.wire.package_codec import decode_package
 from tests.chaos.ledger import Sample
-from tests.harness.fold import packages
+from tests.harness.journals import everything
 
 
 @dataclass
@@ -41,7 +41,7 @@ def history(journal: Journal, topic: str, blobs: BlobStore) -> History:
     """Read the journal as a subscriber should: a number that was there already says nothing."""
     found = History()
     applied: dict[str, tuple[int, int]] = {}
-    for record in packages(journal, topic):
+    for record in everything(journal, topic):
         package = decode_package(record.headers, record.value)
         entry = package.entry
         number = (entry.epoch, entry.sequence)

@@ -25,7 +25,7 @@ from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.chaos import checks, ledger
 from tests.chaos.faults import Faults
 from tests.chaos.workload import Workload
-from tests.harness.fold import packages
+from tests.harness.journals import everything
 from tests.harness.kafka.broker import RunningKafka, running_kafka
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.processes import Program, Programs, running_programs
@@ -200,6 +200,6 @@ def _check(
 
 
 def _statuses_are_right(journal: object, found: checks.History, name: str) -> bool:
-    records = packages(journal, Topics().status)  # type: ignore[arg-type]
+    records = everything(journal, Topics().status)  # type: ignore[arg-type]
     checks.check_statuses(found, records, name)
     return True

@@ -27,7 +27,7 @@ from packhorse.wire.package_codec import decode_entry, encode_package
 from packhorse.wire.topics import Topics
 from tests.chaos.sources import ONCE, Producer, Source
 from tests.harness.cutting_proxy import CuttingProxy, Fate, cutting_proxy
-from tests.harness.fold import packages
+from tests.harness.journals import everything
 from tests.harness.postgres import Databases
 from tests.harness.processes import Program, running_programs
 
@@ -120,7 +120,7 @@ def _kill_until_done(publishers: Sequence[Program], sources: Sequence[Source]) -
 def _records(journal_url: str, prefix: str) -> list[Record]:
     journal = open_journal(journal_url, client_name="tests")
     try:
-        return packages(journal, Topics.prefixed(prefix).package)
+        return everything(journal, Topics.prefixed(prefix).package)
     finally:
         journal.close()
 

@@ -4,16 +4,17 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
-from packhorse.messaging.api import LogEnd
 from packhorse.messaging.numbered import number_of
 from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import PackageEntry
 from packhorse.wire.package_codec import decode_entry
 from tests.harness.bulk import TOP, odd_nodes, written
 from tests.harness.command_line import packhorse_program
+from tests.harness.journals import everything
 from tests.harness.postgres import Databases
 from tests.harness.processes import Process
 from tests.harness.site import Site, site
@@ -63,16 +64,12 @@ class BulkSite:
     def published(self) -> list[tuple[int, PackageEntry]]:
         """Return sequence and entry of each package of the bulk producer, as the journal has it."""
         topic = f"{self.site.programs.all[0].environment['PACKHORSE_TOPIC_PREFIX']}_package"
-        journal, found, position = open_journal(self.journal_url, client_name="tests"), [], -1
-        end = journal.bounds(topic).next
-        with journal.reader(topic, LogEnd.OLDEST, partition=0) as reader:
-            while position < end:
-                for record in reader.poll(5):
-                    number = number_of(record.headers)
-                    if number and f"/bulk-{ID}/" in number.producer:
-                        found.append((number.sequence, decode_entry(record.headers)))
-                position = reader.position()
-        journal.close()
+        found = []
+        with closing(open_journal(self.journal_url, client_name="tests")) as journal:
+            for record in everything(journal, topic):
+                number = number_of(record.headers)
+                if number and f"/bulk-{ID}/" in number.producer:
+                    found.append((number.sequence, decode_entry(record.headers)))
         return found
 
 

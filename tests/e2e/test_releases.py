@@ -1,13 +1,14 @@
 """R5, R35: a release goes out once, to its targets, whichever replicas that send it are killed."""
 
 import sys
+from contextlib import closing
 
 import pytest
 
-from packhorse.messaging.api import LogEnd
 from packhorse.messaging.open import open_journal
 from packhorse.wire.package_codec import decode_entry
 from tests.harness.jobs.stored import end_leases
+from tests.harness.journals import everything
 from tests.harness.postgres import Databases
 from tests.harness.site import Site, site
 from tests.harness.subscriber import rows_of
@@ -23,15 +24,9 @@ BEFORE_THE_ATTEMPT_ENDS = f"{_PUBLISHER}.outbox.journal_appender:JournalAppender
 def packages_in(site: Site, journal_url: str) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
     """Return the paths and the targets of all packages in the journal."""
     topic = f"{site.programs.all[0].environment['PACKHORSE_TOPIC_PREFIX']}_package"
-    journal = open_journal(journal_url, client_name="tests")
-    found = []
-    end = journal.bounds(topic).next
-    with journal.reader(topic, LogEnd.OLDEST, partition=0) as reader:
-        while reader.position() < end:
-            entries = [decode_entry(record.headers) for record in reader.poll(5)]
-            found += [(one.paths, one.targets) for one in entries]
-    journal.close()
-    return found
+    with closing(open_journal(journal_url, client_name="tests")) as journal:
+        entries = [decode_entry(record.headers) for record in everything(journal, topic)]
+    return [(one.paths, one.targets) for one in entries]
 
 
 def test_r5_a_release_goes_out_once_whichever_replica_is_killed(databases: Databases) -> None:

@@ -6,17 +6,18 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
 import pytest
 
 from packhorse.client.addresses import read_token
-from packhorse.messaging.api import LogEnd
 from packhorse.messaging.numbered import number_of
 from packhorse.messaging.open import open_journal
 from packhorse_services.cli.client.data_directory import DataDirectory
 from tests.harness.command_line import Up, packhorse
+from tests.harness.journals import everything
 from tests.harness.processes import Process
 
 LINES = 400
@@ -42,18 +43,11 @@ def paths(up: Up, tmp_path: Path) -> Path:
 
 def sequences(up: Up, producer: str) -> list[int]:
     """Return what the journal holds of a producer, in its order."""
-    journal = open_journal(
-        DataDirectory(up.data).author_settings()["PACKHORSE_JOURNAL_URL"], client_name="tests"
-    )
-    topic, found = "aemdistribution_package", []
-    end, position = journal.bounds(topic).next, -1
-    with journal.reader(topic, LogEnd.OLDEST, partition=0) as reader:
-        while position < end:
-            numbers = [number_of(record.headers) for record in reader.poll(5)]
-            found += [n.sequence for n in numbers if n and f"/{producer}/" in n.producer]
-            position = reader.position()
-    journal.close()
-    return found
+    url = DataDirectory(up.data).author_settings()["PACKHORSE_JOURNAL_URL"]
+    with closing(open_journal(url, client_name="tests")) as journal:
+        records = everything(journal, "aemdistribution_package")
+    numbers = [number_of(record.headers) for record in records]
+    return [n.sequence for n in numbers if n and f"/{producer}/" in n.producer]
 
 
 @pytest.fixture

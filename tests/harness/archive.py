@@ -28,6 +28,7 @@ from packhorse.wire.messages import (
 from packhorse.wire.package_codec import encode_package
 from packhorse.wire.record import Encoded
 from packhorse.wire.topics import Topics
+from tests.harness.journals import everything
 
 AGENT = "main"
 DEADLINE_S = 180.0
@@ -127,12 +128,6 @@ def append(journal: Journal, messages: Sequence[Addressed]) -> list[Appended]:
 
 def everything_in(journal: Journal, topics: Topics) -> dict[tuple[str, int, int], bytes]:
     """Return every record's value by topic, partition and offset, read to the end."""
-    found: dict[tuple[str, int, int], bytes] = {}
-    for topic in (topics.package, topics.status, topics.discovery, topics.command, topics.event):
-        for number in range(journal.partitions(topic)):
-            bounds = journal.bounds(topic, number)
-            with journal.reader(topic, bounds.oldest, partition=number) as reader:
-                while reader.position(number) < bounds.next:
-                    for record in reader.poll(1.0):
-                        found[topic, number, record.offset] = record.value
-    return found
+    names = (topics.package, topics.status, topics.discovery, topics.command, topics.event)
+    records = [record for topic in names for record in everything(journal, topic)]
+    return {(one.topic, one.partition, one.offset): one.value for one in records}

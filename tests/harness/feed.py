@@ -9,7 +9,7 @@ from typing import Any
 
 from packhorse.blobs.api import BlobStore
 from packhorse.content.node import Node
-from packhorse.messaging.api import Journal, LogEnd, Outgoing, Record
+from packhorse.messaging.api import Journal, Outgoing, Record
 from packhorse.messaging.topics import standard_topics
 from packhorse.packages.body import pack
 from packhorse.packages.scope import type_of
@@ -33,7 +33,7 @@ from packhorse.wire.messages import (
 from packhorse.wire.package_codec import encode_package
 from packhorse.wire.record import message_type
 from packhorse.wire.topics import Topics
-from tests.harness.fold import packages
+from tests.harness.journals import everything
 
 TOPICS = Topics()
 AGENT = "main"
@@ -154,7 +154,7 @@ class Feed:
         self.journal.append(record.topic, outgoing).result(120)
 
     def records(self) -> list[Record]:
-        return packages(self.journal, self.topics.package)
+        return everything(self.journal, self.topics.package)
 
     def statuses(self) -> list[StatusMessage]:
         return [decode_status(r.headers, r.value) for r in self._reported(StatusMessage)]
@@ -164,17 +164,9 @@ class Feed:
         return [decode_command_status(r.headers, r.value) for r in records]
 
     def _reported(self, kind: type[Message]) -> list[Record]:
-        reported = packages(self.journal, self.topics.status)
+        reported = everything(self.journal, self.topics.status)
         return [record for record in reported if message_type(record.headers) == kind.__name__]
 
     def announcements(self) -> list[DiscoveryMessage]:
-        found = []
-        for partition in range(4):
-            end = self.journal.bounds(self.topics.discovery, partition).next
-            if self.journal.bounds(self.topics.discovery, partition).oldest == end:
-                continue
-            with self.journal.reader(
-                self.topics.discovery, LogEnd.OLDEST, partition=partition
-            ) as reader:
-                found += [decode_discovery(r.headers, r.value) for r in reader.poll(10.0)]
-        return found
+        records = everything(self.journal, self.topics.discovery)
+        return [decode_discovery(record.headers, record.value) for record in records]

@@ -10,7 +10,7 @@ from typing import Any
 
 from packhorse.blobs.api import BlobStore
 from packhorse.content.node import Node
-from packhorse.messaging.api import Journal, LogEnd, Record
+from packhorse.messaging.api import Record
 from packhorse.packages.body import unpack
 from packhorse.packages.path_filter import PathFilter
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
@@ -151,15 +151,3 @@ def _in_range(path: str, entry: PackageEntry) -> bool:
 def _above(path: str) -> Iterator[str]:
     while (path := path.rpartition("/")[0]) != "":
         yield path
-
-
-def packages(journal: Journal, topic: str) -> list[Record]:
-    """Return every record of a topic's partition 0 that is in the log now."""
-    end = journal.bounds(topic).next
-    records: list[Record] = []
-    with journal.reader(topic, LogEnd.OLDEST, partition=0) as reader:
-        while journal.bounds(topic).oldest < end and (not records or records[-1].offset < end - 1):
-            batch = reader.poll(10.0)
-            assert batch, f"{topic} ends at {end}, but nothing comes after {records[-1:]}"
-            records += batch
-    return records

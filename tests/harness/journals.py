@@ -6,9 +6,9 @@ A new backend is a class here, a session fixture in `tests/contract/conftest.py`
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import psycopg
 from confluent_kafka.admin import AdminClient
@@ -17,6 +17,7 @@ from packhorse.messaging.api import (
     Appended,
     Journal,
     JournalUnavailable,
+    LogEnd,
     Outgoing,
     Reader,
     Record,
@@ -27,6 +28,8 @@ from packhorse.messaging.open import open_journal
 from packhorse.messaging.sql.journal import SqlJournal
 from packhorse.messaging.sql.segments import DEFAULT_LIMITS, SegmentLimits
 from tests.harness.waiting import eventually
+
+T = TypeVar("T")
 
 DEADLINE_S = 180.0
 """How long a test waits for what must come; never how long it waits for luck."""
@@ -131,14 +134,19 @@ def create(
 def create_topic(journal: Journal, topic: TopicSpec) -> None:
     """Create a topic; on a busy broker it may have no leader at first, and is asked for again."""
 
-    def created() -> bool:
-        try:
-            journal.create_topics([topic])
-        except JournalUnavailable:
-            return False
-        return True
+    answered(lambda: journal.create_topics([topic]))
 
-    eventually(created, timeout=DEADLINE_S, what=f"topic {topic.name} has a leader")
+
+def answered(ask: Callable[[], T]) -> T:
+    """Return what a journal answers; one that is away for a moment is asked again."""
+
+    def answer() -> tuple[T]:
+        try:
+            return (ask(),)
+        except JournalUnavailable as error:
+            raise AssertionError(str(error)) from error
+
+    return eventually(answer, timeout=DEADLINE_S)[0]
 
 
 def append_all(
@@ -147,6 +155,24 @@ def append_all(
     """Append the values in order and wait for all of them."""
     futures = [journal.append(topic, Outgoing(value, key=key)) for value in values]
     return [future.result(DEADLINE_S) for future in futures]
+
+
+def everything(journal: Journal, topic: str) -> list[Record]:
+    """Return every record that the log holds now, partition by partition."""
+    partitions = range(answered(lambda: journal.partitions(topic)))
+    return [one for partition in partitions for one in _everything(journal, topic, partition)]
+
+
+def _everything(journal: Journal, topic: str, partition: int) -> list[Record]:
+    bounds = answered(lambda: journal.bounds(topic, partition))
+    records: list[Record] = []
+    if bounds.oldest < bounds.next:
+        with journal.reader(topic, LogEnd.OLDEST, partition=partition) as reader:
+            deadline = time.monotonic() + DEADLINE_S
+            while reader.position(partition) < bounds.next:
+                assert time.monotonic() < deadline, f"{topic} ends at {bounds.next}: {records[-1:]}"
+                records += reader.poll(1.0)
+    return records
 
 
 def read_until(reader: Reader, count: int, **limits: int) -> list[Record]:

@@ -15,10 +15,10 @@ from packhorse.wire.codec import encode_status
 from packhorse.wire.messages import Action, Status
 from packhorse.wire.topics import Topics
 from tests.harness.clock import ManualClock
-from tests.harness.journals import fresh_name
+from tests.harness.journals import everything, fresh_name
 from tests.harness.outcome_replica import Replica
 from tests.harness.outcome_subscriptions import DECISIONS, NAMES, SubscriptionsMachine
-from tests.harness.publishing import AGENT, Crash
+from tests.harness.publishing import Crash
 from tests.harness.waiting import eventually
 
 KINDS = {
@@ -118,13 +118,7 @@ class OutcomesMachine(SubscriptionsMachine):
             return found.fetchall() if found.description else []
 
     def events(self) -> list[dict[str, Any]]:
-        partition = self.journal.partition_of(self.topics.event, AGENT)
-        end = self.journal.bounds(self.topics.event, partition).next
-        found: list[dict[str, Any]] = []
-        with self.journal.reader(self.topics.event, 0, partition=partition) as reader:
-            while reader.position(partition) < end:
-                found += [json.loads(record.value) for record in reader.poll(5)]
-        return found
+        return [json.loads(r.value) for r in everything(self.journal, self.topics.event)]
 
     @invariant()
     def events_are_right(self) -> None:

@@ -4,12 +4,12 @@ import asyncio
 from dataclasses import replace
 
 from packhorse.db.connect import async_pool
-from packhorse.messaging.api import LogEnd
 from packhorse.messaging.deduplicated import DuplicateUnknown
 from packhorse.messaging.numbered import Number, number_of
 from packhorse_services.publisher.outbox.producer_registry import Producer, ProducerRegistry
 from packhorse_services.publisher.outbox.request import DistributionRequest
 from packhorse_services.publisher.publish.publishing import Publishing
+from tests.harness.journals import everything
 from tests.harness.publishing import AGENT, Author, publish, request
 from tests.harness.waiting import eventually
 
@@ -62,15 +62,8 @@ class Source:
 
 def numbers(author: Author) -> list[Number]:
     """Return what the records of the journal say of their producers, in order."""
-    end = author.journal.bounds(author.topics.package).next
-    found: list[Number] = []
-    position = -1
-    with author.journal.reader(author.topics.package, LogEnd.OLDEST, partition=0) as reader:
-        while position < end:
-            records = reader.poll(10 if end else 0)
-            found += [number for one in records if (number := number_of(one.headers))]
-            position = reader.position()
-    return found
+    records = everything(author.journal, author.topics.package)
+    return [number for one in records if (number := number_of(one.headers))]
 
 
 def outcome(publishing: Publishing, requested: DistributionRequest) -> object:

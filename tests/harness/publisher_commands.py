@@ -2,16 +2,17 @@
 
 from typing import Any
 
-from packhorse.messaging.api import LogEnd, Outgoing
+from packhorse.messaging.api import Outgoing
 from packhorse.wire.command_codec import decode_command, encode_command_status
 from packhorse.wire.messages import Command, CommandState, CommandStatusMessage
+from tests.harness.journals import everything
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publishing import AGENT, TOPICS
 
 
 def commands(s: PublisherService) -> list[Command]:
-    with s.author.journal.reader(TOPICS.command, LogEnd.OLDEST) as reader:
-        return [decode_command(record.headers, record.value) for record in reader.poll(0.1)]
+    records = everything(s.author.journal, TOPICS.command)
+    return [decode_command(record.headers, record.value) for record in records]
 
 
 def report(s: PublisherService, command_id: str, state: CommandState, **more: Any) -> None:

@@ -8,16 +8,16 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import psycopg
 
-from packhorse.messaging.api import LogEnd
 from packhorse.messaging.open import open_journal
 from packhorse.wire.package_codec import PACKAGE_ID_HEADER
 from packhorse.wire.topics import Topics
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from tests.harness.journals import everything
 
 _STATEMENT = re.compile(rb"LOG:  (statement|execute [^:]*):")
 
@@ -73,14 +73,6 @@ def _log_statements(server: EmbeddedPostgres, which: str) -> None:
 
 def packages_in(journal_url: str) -> Counter[str]:
     """Return how often each package is in the journal."""
-    topic, found = Topics().package, Counter[str]()
-    journal = open_journal(journal_url, client_name="bench")
-    try:
-        left = journal.bounds(topic).next
-        with journal.reader(topic, LogEnd.OLDEST, partition=0, values=False) as reader:
-            while left > 0 and (records := reader.poll(10.0)):
-                found.update(record.headers[PACKAGE_ID_HEADER].decode() for record in records)
-                left = journal.bounds(topic).next - records[-1].offset - 1
-    finally:
-        journal.close()
-    return found
+    with closing(open_journal(journal_url, client_name="bench")) as journal:
+        records = everything(journal, Topics().package)
+    return Counter(record.headers[PACKAGE_ID_HEADER].decode() for record in records)

@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from packhorse.messaging.api import LogEnd, Record
+from packhorse.messaging.api import Record
 from packhorse.messaging.memory import shared_log
 from packhorse.messaging.topics import standard_topics
+from tests.harness.journals import everything
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publishing import TOPICS, page
 from tests.harness.waiting import eventually
@@ -67,12 +68,7 @@ def until_remembered(s: PublisherService, count: int) -> None:
 
 
 def events(s: PublisherService) -> list[Record]:
-    end = sum(s.journal.bounds(TOPICS.event, number).next for number in range(4))
-    records: list[Record] = []
-    with s.journal.reader(TOPICS.event, LogEnd.OLDEST) as reader:
-        while len(records) < end:
-            records += reader.poll(5)
-    return records
+    return everything(s.journal, TOPICS.event)
 
 
 async def reported(s: PublisherService, count: int) -> list[dict[str, Any]]:

@@ -23,7 +23,6 @@ from packhorse.messaging.api import (
     Bounds,
     Journal,
     JournalUnavailable,
-    LogEnd,
     NotAppended,
     Outgoing,
 )
@@ -40,6 +39,7 @@ from packhorse_services.publisher.publish.packer import Packer
 from packhorse_services.publisher.publish.publish_queue import Publishes
 from packhorse_services.publisher.publish.publishing import JournalPatience, Publishing
 from tests.harness.borrowing import borrowed
+from tests.harness.journals import everything
 
 TOPICS = Topics()
 AGENT = "main"
@@ -123,15 +123,8 @@ class Author:
 
     def journaled(self) -> list[Placed]:
         """Return every package in the journal, in order."""
-        end = self.journal.bounds(self.topics.package).next
-        placed: list[Placed] = []
-        with self.journal.reader(self.topics.package, LogEnd.OLDEST, partition=0) as reader:
-            while not placed or placed[-1].offset < end - 1:
-                records = reader.poll(0.1 if end == 0 else 10)
-                if not records:
-                    break
-                placed += [Placed(r.offset, decode_package(r.headers, r.value)) for r in records]
-        return placed
+        records = everything(self.journal, self.topics.package)
+        return [Placed(r.offset, decode_package(r.headers, r.value)) for r in records]
 
     def rows(self, query: str, *parameters: object) -> list[Any]:
         with borrowed(self.database_url) as connection:

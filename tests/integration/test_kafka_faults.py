@@ -29,7 +29,7 @@ from packhorse.messaging.api import (
 )
 from packhorse.messaging.open import open_journal
 from tests.harness.depth import at_depth
-from tests.harness.journals import DEADLINE_S, append_all, create, read_until
+from tests.harness.journals import DEADLINE_S, append_all, create, everything, read_until
 from tests.harness.kafka.broker import RunningKafka
 from tests.harness.waiting import eventually
 
@@ -82,12 +82,6 @@ class Writer:
         value = str(len(self.futures)).encode()
         self.futures.append(self.journal.append(self.topic, Outgoing(value)))
         return self.futures[-1]
-
-
-def everything(journal: Journal, topic: str) -> list[Record]:
-    count = journal.bounds(topic).next
-    with journal.reader(topic, LogEnd.OLDEST) as reader:
-        return read_until(reader, count) if count else []
 
 
 def check_outcomes(futures: list[Future[Appended]], records: list[Record]) -> None:

@@ -30,6 +30,7 @@ from packhorse_services.publisher.outcomes.event_log import DatabaseSnapshots, E
 from packhorse_services.publisher.outcomes.progress import TopicCursor
 from tests.harness.clock import ManualClock
 from tests.harness.deduplication import MemorySnapshots
+from tests.harness.journals import everything
 from tests.harness.outcome_replica import Replica
 from tests.harness.publishing import AGENT, TOPICS
 
@@ -128,13 +129,7 @@ def journal(tmp_path: Path) -> Journal:
 
 
 def reported(journal: Journal) -> list[bytes]:
-    partition = journal.partition_of(TOPICS.event, AGENT)
-    end = journal.bounds(TOPICS.event, partition).next
-    found: list[bytes] = []
-    with journal.reader(TOPICS.event, 0, partition=partition) as reader:
-        while len(found) < end:
-            found += [record.value for record in reader.poll(5)]
-    return found
+    return [record.value for record in everything(journal, TOPICS.event)]
 
 
 def event(offset: int) -> tuple[int, Outgoing]:

@@ -6,17 +6,16 @@ from typing import Any
 
 import pytest
 
-from packhorse.messaging.api import LogEnd, Outgoing
-from packhorse.wire.command_codec import decode_command
+from packhorse.messaging.api import Outgoing
 from packhorse.wire.messages import (
     Action,
-    ClearCommand,
     PackageEntry,
     PackageMessage,
     Status,
     SubscriptionState,
 )
 from packhorse.wire.package_codec import encode_package
+from tests.harness.publisher_commands import commands
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publishing import AGENT, TOPICS, page
 
@@ -144,11 +143,6 @@ def test_r18_the_error_queue_has_reason_and_attempts(service: PublisherService) 
         assert states == ["IMPORTED", "REMOVED_FAILED", "REMOVED", "REMOVED_FAILED", "IMPORTED"]
 
     service.run(scenario)
-
-
-def commands(s: PublisherService) -> list[ClearCommand]:
-    with s.author.journal.reader(TOPICS.command, LogEnd.OLDEST) as reader:
-        return [decode_command(record.headers, record.value) for record in reader.poll(0.1)]
 
 
 def test_r24_offsets_of_another_log_count_for_nothing(service: PublisherService) -> None:
