@@ -8,6 +8,7 @@ to that end is recorded. Every replica does this for itself; whoever records is 
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import psycopg
 from psycopg_pool import PoolTimeout
@@ -130,14 +131,15 @@ class StatusWatermark(WorkerComponent):
         self._news.clear()
         before, distrusted = self._settled, self._distrusted
         announced = self._announced(before)
-        if announced != before or not self._begun.is_set():
-            if self._wait_for_statuses(stopping):
-                self._set_settled(announced, distrusted)
-            elif not stopping.is_set():
-                self._news.set()
-        else:
+        is_news = announced != before or not self._begun.is_set()
+        is_settled = is_news and self._wait_for_statuses(stopping)
+        if not is_news:
             self._look()
-        self._count()
+        self._count()  # before it is certain what was before the start: failures belong to that
+        if is_settled:
+            self._set_settled(announced, distrusted)
+        elif is_news and not stopping.is_set():
+            self._news.set()
 
     def _set_settled(self, announced: Mapping[str, Settled], distrusted: int) -> None:
         with self._lock:
@@ -199,6 +201,6 @@ class StatusWatermark(WorkerComponent):
             if now < at + (_IDLE_S if version != before else _COUNT_S):
                 return
         with self._pool.connection() as connection, bookkeeping(connection):
-            self._counts.replace(outcome_rows.failed_counts(connection, self._agent))
+            self._counts.renew(partial(outcome_rows.failed_counts, connection, self._agent))
             self._subscribers.leave_out(subscriber_rows.forgotten(connection, self._agent))
         self._counted = version, now

@@ -3,22 +3,31 @@
 The error queues themselves are in the database, see `outcomes.error_queue`.
 """
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 
 
 class ErrorCounts:
-    """Replaced as a whole by one thread, read by any."""
+    """Counted as a whole by one thread, noted and read by any."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._counts: Mapping[str, int] = {}
+        self._noted: dict[str, int] = {}
 
-    def replace(self, counts: Mapping[str, int]) -> None:
-        """Take new counts."""
-        self._counts = dict(counts)
+    def renew(self, counted: Callable[[], Mapping[str, int]]) -> None:
+        """Take new counts; what is noted while they are counted is newer. Raises its errors."""
+        with self._lock:
+            self._noted.clear()
+        counts = counted()
+        with self._lock:
+            self._counts = {**counts, **self._noted}
 
     def note(self, subscriber: str, count: int) -> None:
         """Take one subscriber's new count."""
-        self._counts = {**self._counts, subscriber: count}
+        with self._lock:
+            self._noted[subscriber] = count
+            self._counts = {**self._counts, subscriber: count}
 
     def count(self, subscriber: str) -> int:
         """Return the length of a subscriber's error queue."""
