@@ -41,10 +41,11 @@ class Readiness:
         *,
         warnings: Mapping[str, Check] = _NONE,
         timeout_s: float = _TIMEOUT_S,
+        warning_s: float = _WARNING_S,
     ) -> None:
         """Take `warnings` for checks that are shown, and do not make the process unready."""
         self._checks, self._warnings = dict(checks), dict(warnings)
-        self._timeout_s = timeout_s
+        self._timeout_s, self._warning_s = timeout_s, warning_s
         self._clock = clock or SystemClock()
         self._threads = Threads("ready")
         self._running: dict[str, asyncio.Future[None]] = {}
@@ -72,7 +73,7 @@ class Readiness:
 
     async def _refresh(self) -> None:
         await self._run(self._checks, self._timeout_s)
-        await self._run(self._warnings, _WARNING_S)
+        await self._run(self._warnings, self._warning_s)
         self._results = {name: self._result(name) for name in (*self._warnings, *self._checks)}
         self._known_at = self._clock.monotonic()
 

@@ -18,6 +18,8 @@ from packhorse.runtime.request_body import allow_body
 from packhorse.runtime.validation import StrictBody, StrictRoute
 
 MIB = 1024 * 1024
+LONG_S = 120.0
+"""Longer than any thread of a busy machine stands still."""
 
 
 class Missing(Permanent):
@@ -56,7 +58,7 @@ def sample_app(
             limits=limits,
         ),
         authenticator or Authenticator.off(),
-        Readiness(readiness, warnings=warnings),
+        Readiness(readiness, warnings=warnings, timeout_s=LONG_S, warning_s=LONG_S),
         **options,
     )
     add_routes(app, _routes())

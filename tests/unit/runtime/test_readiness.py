@@ -7,10 +7,7 @@ import httpx
 
 from packhorse.runtime.readiness import NotReady, Readiness
 from tests.harness.clock import ManualClock
-from tests.unit.runtime.apps import call, sample_app
-
-_GENEROUS_S = 2.0
-"""What a check that does nothing may take where threads start late."""
+from tests.unit.runtime.apps import LONG_S, call, sample_app
 
 
 def _fail() -> None:
@@ -29,7 +26,7 @@ def test_a_check_that_raises_makes_the_service_unready_and_is_named() -> None:
 
 def test_many_askers_cost_one_check_a_second() -> None:
     clock, calls = ManualClock(), []
-    subject = Readiness({"x": lambda: calls.append(1)}, clock)
+    subject = Readiness({"x": lambda: calls.append(1)}, clock, timeout_s=LONG_S)
 
     async def ask_often() -> None:
         await asyncio.gather(*(subject.failures() for _ in range(20)))
@@ -50,7 +47,7 @@ def test_a_failure_that_ends_is_seen_soon() -> None:
             _fail()
 
     away.set()
-    subject = Readiness({"x": check}, clock)
+    subject = Readiness({"x": check}, clock, timeout_s=LONG_S)
 
     async def ask() -> None:
         assert await subject.failures() == {"x": "ConnectionError"}
@@ -70,18 +67,20 @@ def test_a_check_that_hangs_has_failed_and_is_not_started_again() -> None:
         release.wait()
 
     clock = ManualClock()
-    subject = Readiness({"x": hang, "y": lambda: None}, clock, timeout_s=_GENEROUS_S)
+    subject = Readiness({"x": hang, "y": lambda: None}, clock, timeout_s=0.1)
 
     async def ask() -> None:
         for _ in range(3):
-            assert await subject.failures() == {"x": "no answer in time", "y": ""}
+            while (found := await subject.failures())["y"]:  # its thread is late
+                clock.advance(1.0)
+            assert found == {"x": "no answer in time", "y": ""}
             clock.advance(1.0)
         release.set()
         while (await subject.failures())["x"]:
             clock.advance(1.0)
         assert len(started) <= 2
 
-    asyncio.run(ask())
+    asyncio.run(asyncio.wait_for(ask(), LONG_S))
 
 
 def test_a_check_that_recovers_makes_the_service_ready_again() -> None:
@@ -91,7 +90,7 @@ def test_a_check_that_recovers_makes_the_service_ready_again() -> None:
         if broken:
             raise RuntimeError
 
-    subject = Readiness({"x": check}, clock)
+    subject = Readiness({"x": check}, clock, timeout_s=LONG_S)
 
     async def ask() -> None:
         assert any((await subject.failures()).values())
@@ -128,7 +127,11 @@ def test_a_warning_is_shown_and_keeps_nobody_away() -> None:
 
 def test_a_warning_that_hangs_delays_no_probe() -> None:
     release = threading.Event()
-    subject = Readiness({"x": lambda: None}, warnings={"journal": lambda: release.wait() and None})
+    subject = Readiness(
+        {"x": lambda: None},
+        warnings={"journal": lambda: release.wait() and None},
+        timeout_s=LONG_S,
+    )
 
     async def ask() -> None:
         assert await subject.failures() == {"x": ""}
