@@ -11,6 +11,7 @@ from packhorse.jobs.event import Event
 from packhorse.jobs.events.bus import EventBus, EventNotStored
 from packhorse.jobs.events.delivery import GAP
 from packhorse.jobs.names import InvalidName, InvalidProperties
+from tests.harness.clock import ManualClock
 from tests.harness.waiting import eventually
 
 WAIT_S = 120.0  # longer than any pause of a busy machine
@@ -29,9 +30,14 @@ def bus() -> Iterator[EventBus]:
 
 
 @pytest.fixture
-def strict() -> Iterator[EventBus]:
-    """Nobody waits for long on this one, not even for a machine that is busy."""
-    yield from running(EventBus(slow_s=0.2, capacity=10))
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def strict(clock: ManualClock) -> Iterator[EventBus]:
+    """Nobody waits for long on this one, once the test has moved the clock."""
+    yield from running(EventBus(slow_s=0.2, capacity=10, clock=clock))
 
 
 class Stuck:
@@ -53,6 +59,16 @@ def stuck() -> Iterator[Stuck]:
     made.let_go.set()
 
 
+def send_until_slow(bus: EventBus, event: Event, stuck: Stuck, clock: ManualClock) -> None:
+    """Send an event; the sender waits until the handler, which has it, is slow."""
+    sending = threading.Thread(target=bus.send, args=(event,), daemon=True)
+    sending.start()
+    assert stuck.entered.wait(WAIT_S)
+    clock.advance(0.3)
+    sending.join(WAIT_S)
+    assert not sending.is_alive()
+
+
 def test_send_returns_when_all_have_heard_it_in_order(bus: EventBus) -> None:
     heard: list[Event] = []
     bus.subscribe("a/*", heard.append)
@@ -72,17 +88,16 @@ def test_only_what_the_filter_wants(bus: EventBus) -> None:
 
 
 def test_a_slow_handler_is_reported_and_delays_nobody_afterwards(
-    strict: EventBus, stuck: Stuck, caplog: pytest.LogCaptureFixture
+    strict: EventBus, stuck: Stuck, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[Event] = []
     slow = strict.subscribe("**", stuck, name="stuck")
     strict.subscribe("**", heard.append)
     with caplog.at_level(logging.WARNING):
-        strict.send(Event("first"))
+        send_until_slow(strict, Event("first"), stuck, clock)
         for _ in range(8):
             strict.send(Event("later"))
     eventually(lambda: len(heard) == 9)
-    assert stuck.entered.wait(WAIT_S)
     assert stuck.heard == [Event("first")]
     assert (slow.state().slow, slow.state().waiting) == (True, 9)
     reported = [
@@ -94,19 +109,21 @@ def test_a_slow_handler_is_reported_and_delays_nobody_afterwards(
     assert slow.state().done == 9
 
 
-def test_a_slow_handler_is_noticed_when_nobody_waits_for_it(strict: EventBus, stuck: Stuck) -> None:
+def test_a_slow_handler_is_noticed_when_nobody_waits_for_it(
+    strict: EventBus, stuck: Stuck, clock: ManualClock
+) -> None:
     slow = strict.subscribe("**", stuck)
     strict.post(Event("t"))
+    clock.advance(0.3)
     eventually(lambda: slow.state().slow)
     assert slow.state().behind_s > 0.2
 
 
 def test_what_a_slow_handler_has_no_room_for_is_lost_and_reported(
-    strict: EventBus, stuck: Stuck
+    strict: EventBus, stuck: Stuck, clock: ManualClock
 ) -> None:
     slow = strict.subscribe("t", stuck, gaps=True)
-    strict.send(Event("t"))
-    assert stuck.entered.wait(WAIT_S)
+    send_until_slow(strict, Event("t"), stuck, clock)
     for _ in range(25):
         strict.post(Event("t"))
     assert slow.state().lost == 15

@@ -51,6 +51,18 @@ def test_or_once_one_has_waited_for_too_long() -> None:
     assert box.look(6.0)
 
 
+def test_it_says_what_is_slow_whether_or_not_that_has_been_taken() -> None:
+    box = EventMailbox(capacity=1)
+    assert box.oldest is None
+    box.post(Event("a"), 0.0)
+    box.post(Event("b"), 0.0)
+    assert box.oldest == Event("a"), "its thread has not taken it yet"
+    box.take()
+    assert box.oldest == Event("a")
+    box.finish()
+    assert box.oldest == Lost(1)
+
+
 def test_it_is_slow_until_it_has_done_everything() -> None:
     box = EventMailbox(slow_s=5.0)
     box.post(Event("a"), 0.0)

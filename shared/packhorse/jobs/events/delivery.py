@@ -139,16 +139,16 @@ class HandlerDelivery:
     def _report(self) -> None:
         if not self._mailbox.look(self._clock.monotonic()):
             return
-        at = self._mailbox.current
+        at = self._mailbox.oldest
         logger.warning(
             "the event handler %s is slow at %s, and %d events wait; no sender waits for it until "
             "it has caught up",
             self.name,
-            at.topic if at else "a gap",
+            at.topic if isinstance(at, Event) else "a gap",
             self._mailbox.waiting,
             extra={
                 "handler": self.name,
-                "topic": at.topic if at else "",
+                "topic": at.topic if isinstance(at, Event) else "",
                 "waiting": self._mailbox.waiting,
             },
         )

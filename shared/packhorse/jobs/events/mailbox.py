@@ -51,10 +51,10 @@ class EventMailbox:
         return len(self._entries) >= self._capacity
 
     @property
-    def current(self) -> Event | None:
-        """The event that the handler is at."""
-        current = self._current
-        return current.item if current and isinstance(current.item, Event) else None
+    def oldest(self) -> Event | Lost | None:
+        """What the handler is at, or has to take next; None when there is nothing."""
+        oldest = self._oldest()
+        return oldest.item if oldest else None
 
     def post(self, event: Event, now: float) -> None:
         """Take an event in, or count it as lost."""
@@ -91,9 +91,12 @@ class EventMailbox:
 
     def due(self) -> float:
         """Return when the handler becomes slow unless it does something; inf without events."""
-        oldest = self._current or (self._entries[0] if self._entries else None)
+        oldest = self._oldest()
         return float("inf") if oldest is None else oldest.posted_at + self._slow_s
 
     def behind_s(self, now: float) -> float:
         """Return for how many seconds the oldest event has not been done."""
         return max(0.0, now - self.due() + self._slow_s)
+
+    def _oldest(self) -> _Entry | None:
+        return self._current or (self._entries[0] if self._entries else None)
