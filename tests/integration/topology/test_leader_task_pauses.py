@@ -16,6 +16,7 @@ from packhorse.topology.membership import StoreUnavailable
 from tests.harness.topology.lease_rows import age, states
 
 LEADER_TASK = "cleanup"
+LEASE_S = 3600.0  # beaten once, so it must outlast the test; it ends as the test ages it
 
 
 class Instance:
@@ -23,7 +24,7 @@ class Instance:
 
     def __init__(self, url: str, name: str) -> None:
         self.url, self.store = url, SqlLeaseStore(url, patience_s=20.0)
-        self.member = LeaseMember(self.store, name)
+        self.member = LeaseMember(self.store, name, lease_s=LEASE_S)
         self.election_order = LeaseElectionOrder(name, self.member.runtime_id)
         self.leader_task = LeaderOnly(
             LEADER_TASK, self.election_order, lambda: psycopg.connect(url)
@@ -35,7 +36,7 @@ class Instance:
 
     def retire(self, name: str) -> None:
         """Find its lease run out."""
-        age(self.url, 11, name)
+        age(self.url, LEASE_S + 1, name)
         self.store.retire(self.member._who)
 
 

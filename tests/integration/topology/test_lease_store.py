@@ -20,6 +20,8 @@ from tests.harness.topology.driven import ids, step
 from tests.harness.topology.lease_rows import age, blocked_by, rows, states
 from tests.harness.waiting import pause
 
+LEASE_S = 3600.0  # renewed once, so it must outlast the test; it ends as a test ages it
+PATIENCE_S = 20.0
 A, B, C = (Incarnation(name, f"run of {name}") for name in "abc")
 
 
@@ -30,9 +32,9 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 @contextmanager
-def stores(url: str, *members: Incarnation, **options: float) -> Iterator[list[SqlLeaseStore]]:
+def stores(url: str, *members: Incarnation) -> Iterator[list[SqlLeaseStore]]:
     """Give a store for each incarnation, which has joined in this order."""
-    opened = [SqlLeaseStore(url, patience_s=options.get("patience_s", 20.0)) for _ in members]
+    opened = [SqlLeaseStore(url, patience_s=PATIENCE_S) for _ in members]
     try:
         for store, who in zip(opened, members, strict=True):
             assert store.join(renewal(who)) is JoinOutcome.JOINED
@@ -43,14 +45,15 @@ def stores(url: str, *members: Incarnation, **options: float) -> Iterator[list[S
 
 
 def renewal(who: Incarnation, **more: object) -> Renewal:
-    return Renewal(**{"who": who, "lease_s": 10.0, "acknowledged": 0, "properties": None} | more)  # type: ignore[arg-type]
+    usual = {"who": who, "lease_s": LEASE_S, "acknowledged": 0, "properties": None}
+    return Renewal(**usual | more)  # type: ignore[arg-type]
 
 
 def test_a_renewal_that_comes_during_the_retirement_is_refused(
     database_url: str, pool: ThreadPoolExecutor
 ) -> None:
     with stores(database_url, A, B) as (a, _), psycopg.connect(database_url) as other:
-        age(database_url, 11, "a")
+        age(database_url, LEASE_S + 1, "a")
         other.execute("UPDATE topology.instance SET state = 'DEACTIVATING' WHERE id = 'a'")
         renewed = pool.submit(a.renew, renewal(A))
         blocked_by(database_url, other)
@@ -62,9 +65,9 @@ def test_a_retirement_that_comes_during_the_renewal_spares_the_instance(
     database_url: str, pool: ThreadPoolExecutor
 ) -> None:
     with stores(database_url, A, B) as (_, b), psycopg.connect(database_url) as other:
-        age(database_url, 11, "a")
+        age(database_url, LEASE_S + 1, "a")
         other.execute(
-            "UPDATE topology.instance SET lease_end = clock_timestamp() + '10s' WHERE id = 'a'"
+            "UPDATE topology.instance SET lease_end = clock_timestamp() + '1h' WHERE id = 'a'"
         )
         retired = pool.submit(b.retire, B)
         blocked_by(database_url, other)
@@ -79,7 +82,7 @@ def test_many_that_see_an_expiry_at_the_same_time_make_one_transition(
     others = [Incarnation(f"i{number}", "r") for number in range(8)]
     with stores(database_url, A, *others) as (_, *opened):
         before = opened[0].look()
-        age(database_url, 11, "a")
+        age(database_url, LEASE_S + 1, "a")
         start = threading.Barrier(len(others))
 
         def retire(store: SqlLeaseStore, who: Incarnation) -> None:
@@ -102,7 +105,7 @@ def test_many_that_join_at_the_same_time_get_different_places(
     database_url: str, pool: ThreadPoolExecutor
 ) -> None:
     names = [f"i{number}" for number in range(8)]
-    opened = [SqlLeaseStore(database_url) for _ in names]
+    opened = [SqlLeaseStore(database_url, patience_s=PATIENCE_S) for _ in names]
     start = threading.Barrier(len(names))
 
     def join(store: SqlLeaseStore, name: str) -> JoinOutcome:
@@ -121,8 +124,8 @@ def test_many_that_join_at_the_same_time_get_different_places(
 
 def test_a_judge_with_half_a_lease_left_retires_nobody(database_url: str) -> None:
     with stores(database_url, A, B) as (_, b):
-        age(database_url, 11, "a")
-        age(database_url, 5, "b")
+        age(database_url, LEASE_S + 1, "a")
+        age(database_url, LEASE_S / 2 + 1, "b")
         b.retire(B)
         assert states(database_url)["a"] is InstanceState.ACTIVE
         b.renew(renewal(B))
@@ -132,9 +135,9 @@ def test_a_judge_with_half_a_lease_left_retires_nobody(database_url: str) -> Non
 
 def test_a_judge_that_was_retired_itself_retires_nobody(database_url: str) -> None:
     with stores(database_url, A, B, C) as (_, b, c):
-        age(database_url, 11, "b")
+        age(database_url, LEASE_S + 1, "b")
         c.retire(C)
-        age(database_url, 11, "a")
+        age(database_url, LEASE_S + 1, "a")
         b.retire(B)
         assert states(database_url)["a"] is InstanceState.ACTIVE
 
@@ -146,7 +149,7 @@ def test_a_clock_that_was_set_back_is_made_good(database_url: str) -> None:
         assert pulse is not None
         assert pulse.overdue
         b.retire(B)
-        age(database_url, 11, "a")
+        age(database_url, LEASE_S + 1, "a")
         b.retire(B)
         assert states(database_url)["a"] is InstanceState.INACTIVE
 
@@ -236,11 +239,13 @@ def test_what_is_no_text_is_no_property(database_url: str) -> None:
 
 
 def test_a_database_that_does_not_answer_is_not_waited_for(database_url: str) -> None:
-    with stores(database_url, A, patience_s=1.0) as (a,), psycopg.connect(database_url) as other:
+    with stores(database_url, A) as (a,), psycopg.connect(database_url) as other:
         (pid,) = other.execute(
             "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
             "AND application_name = 'packhorse-topology'"
         ).fetchone() or (0,)
+        assert a._session._connection is not None
+        a._session._connection.patience_s = 1.0  # the next one has its own again
         pause(pid)
         try:
             with pytest.raises(StoreUnavailable):
@@ -253,8 +258,11 @@ def test_a_database_that_does_not_answer_is_not_waited_for(database_url: str) ->
 def test_a_restart_of_the_database_during_a_beat_changes_nothing() -> None:
     with running_postgres() as server:
         url = Databases(server).new()
-        opened = [SqlLeaseStore(url) for _ in "abc"]
-        members = [LeaseMember(store, name) for store, name in zip(opened, "abc", strict=True)]
+        opened = [SqlLeaseStore(url, patience_s=PATIENCE_S) for _ in "abc"]
+        members = [
+            LeaseMember(store, name, lease_s=LEASE_S)
+            for store, name in zip(opened, "abc", strict=True)
+        ]
         before = [step(member) for member in members][-1]
         ended = threading.Event()
         beating = threading.Thread(target=_beat_until, args=(ended, members[1]))

@@ -11,14 +11,17 @@ from psycopg import Connection
 
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
+from packhorse.topology import leader
 from packhorse.topology.leader import LeaderOnly, NotLeader, Token
 from packhorse.topology.lease.election_order import LeaseElectionOrder
 from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.lease.sql import SqlLeaseStore
 from packhorse.topology.membership import StoreUnavailable
 from tests.harness.topology.lease_rows import age, blocked_by, states
+from tests.harness.waiting import eventually
 
 LEADER_TASK = "cleanup"
+LEASE_S = 3600.0  # beaten once, so it must outlast the test; it ends as a test ages it
 
 
 @dataclass
@@ -31,7 +34,7 @@ class Instance:
 
     def __post_init__(self) -> None:
         self.store = SqlLeaseStore(self.url, patience_s=20.0)
-        self.member = LeaseMember(self.store, self.name)
+        self.member = LeaseMember(self.store, self.name, lease_s=LEASE_S)
         self.election_order = LeaseElectionOrder(self.name, self.member.runtime_id)
         self.leader_task = LeaderOnly(
             LEADER_TASK, self.election_order, lambda: psycopg.connect(self.url)
@@ -48,7 +51,7 @@ class Instance:
 
     def retire(self, *names: str) -> None:
         """Find the leases of these run out."""
-        age(self.url, 11, *names)
+        age(self.url, LEASE_S + 1, *names)
         self.store.retire(self.member._who)
 
 
@@ -139,7 +142,7 @@ def test_a_holder_that_has_left_is_followed_at_once(site: Site) -> None:
 
 def test_an_instance_whose_lease_has_run_out_takes_nothing(site: Site) -> None:
     a, b = site.start("a"), site.start("b")
-    age(site.url, 11, "a")
+    age(site.url, LEASE_S + 1, "a")
     assert a.leader_task.take() is None
     assert b.leader_task.take() is None  # a may still come back
     a.beat()
@@ -162,8 +165,12 @@ def test_a_holder_paused_in_its_transaction_never_commits(site: Site) -> None:
     with closing(site.transaction()) as paused:
         work(paused, token)
         b.retire("a")  # ends the session, for its locks are in the way
-        b.retire()
-        assert states(site.url)["a"].value == "INACTIVE"
+
+        def is_retired() -> bool:
+            b.retire()
+            return states(site.url)["a"].value == "INACTIVE"
+
+        eventually(is_retired, "the session that was ended has let go")
         with site.transaction() as connection:
             work(connection, b.take())
         with pytest.raises(psycopg.OperationalError):
@@ -205,8 +212,9 @@ def test_nobody_is_first_while_the_former_ones_backlog_is_left(site: Site) -> No
 
 
 def test_a_take_over_from_a_live_holder_waits_for_its_commit(
-    site: Site, pool: ThreadPoolExecutor
+    site: Site, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(leader, "_PATIENCE", "60s")
     a, b = site.start("a", ""), site.start("b")
     old = b.take()
     a.leader_tasks = LEADER_TASK

@@ -9,10 +9,13 @@ from functools import partial
 import psycopg
 import pytest
 
+from packhorse.db.engine import Timeouts
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.topology.leader import LeaderOnly, NotLeader
 from packhorse.topology.membership import StoreUnavailable
+from packhorse.topology.patience import PatientConnection
+from packhorse.topology.voting import session
 from packhorse.topology.voting.election_order import VotingElectionOrder
 from packhorse.topology.voting.member import VotingMember
 from packhorse.topology.voting.records import Member, StoreView, Vote, Voting
@@ -116,13 +119,17 @@ def test_of_two_first_views_one_is_promoted(stores: Stores) -> None:
     assert seen.votings == (begun[1],)
 
 
-def test_first_views_that_are_promoted_at_the_same_time_are_not_both(stores: Stores) -> None:
-    sessions = [stores.open(name) for name in "xyz"]
+def test_first_views_that_are_promoted_at_the_same_time_are_not_both(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_TIMEOUTS", Timeouts(60_000, 60_000, 60_000))
+    monkeypatch.setattr(PatientConnection, "patience_s", 60.0)
+    opened = [stores.open(name) for name in "xyz"]
     for round_ in range(5):
         begun = [stores.won(f"{round_}-{name}", A) for name in "xyz"]
         with psycopg.connect(stores.url) as connection:
             connection.execute("DELETE FROM topology.established_view")
-        promotions = [partial(s.promote, one) for s, one in zip(sessions, begun, strict=True)]
+        promotions = [partial(s.promote, one) for s, one in zip(opened, begun, strict=True)]
         assert sorted(at_once(promotions)) == [False, False, True]
 
 
