@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 import uvicorn
 from fastapi import FastAPI
 
@@ -17,6 +18,7 @@ from packhorse.runtime.http import ServiceDescription, add_routes, create_app
 from packhorse.runtime.readiness import Readiness
 from packhorse.topology.events import EventKind, TopologyEvent
 from packhorse.topology.listeners import Listener
+from packhorse.topology.membership import StoreUnavailable
 from packhorse.topology.open import SqlRemoteClusters
 from packhorse.topology.view import ClusterView, InstanceDescription, TopologyView
 from packhorse_services.topology.assembly import assemble_connectors
@@ -29,7 +31,7 @@ FAST: dict[str, Any] = {
     "interval_s": 0.2,
     "timeout_s": 5.0,
     "connect_timeout_s": 1.0,
-    "read_timeout_s": 5.0,
+    "read_timeout_s": 60.0,  # a machine that is busy fails no exchange
     "shared_keys": (SECRET,),
 }
 
@@ -130,18 +132,22 @@ class Cluster:
 
     def remotes(self) -> list[str]:
         """Ids of the clusters that are known here besides the own one."""
-        return [one.id for one in self._remotes.clusters()]
+        with _answering():
+            return [one.id for one in self._remotes.clusters()]
 
     def remote(self, name: str) -> ClusterView:
-        [found] = [one for one in self._remotes.clusters() if one.id == name]
-        return found
+        with _answering():
+            found = [one for one in self._remotes.clusters() if one.id == name]
+        assert len(found) == 1, f"{name} is not known"
+        return found[0]
 
     def states(self) -> list[ConnectorPhase]:
         return [one.state for one in self.outgoing()]
 
     def outgoing(self) -> list[ConnectorState]:
         me = self.topology.instance_id
-        return [one for one in self.assembled.connectors.states() if one.holder == me]
+        with _answering():
+            return [one for one in self.assembled.connectors.states() if one.holder == me]
 
     def _serve(self) -> None:
         self._server.run(sockets=[self._listener])
@@ -152,6 +158,15 @@ class Cluster:
         )
         add_routes(app, self.assembled.routes)
         return app
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Let a database that is too slow for a connector be a thing to wait for."""
+    try:
+        yield
+    except (StoreUnavailable, psycopg.Error) as error:
+        raise AssertionError(f"the database does not answer: {error}") from error
 
 
 @contextmanager
@@ -169,12 +184,14 @@ def running(*clusters: Cluster) -> Iterator[None]:
 def until_known(one: Cluster, others: Sequence[str], timeout: float = 120.0) -> float:
     """Wait until a cluster knows exactly the others; return how many seconds it took."""
     began = time.monotonic()
-    eventually(
-        lambda: one.remotes() == sorted(others),
-        timeout=timeout,
-        interval=0.02,
-        what=f"{one.topology.instance_id} knows {sorted(others)}, and not {one.remotes()}",
-    )
+
+    def knows_them() -> bool:
+        known = one.remotes()
+        assert known == sorted(others), f"it knows {known}"
+        return True
+
+    what = f"{one.topology.instance_id} knows {sorted(others)}"
+    eventually(knows_them, what, timeout=timeout, interval=0.02)
     return time.monotonic() - began
 
 

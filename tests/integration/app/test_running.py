@@ -32,7 +32,8 @@ WAIT_S = 120.0
 
 
 def app(url: str, name: str = "worker", **settings: str) -> App:
-    return App(name, database_url=url, topology_interval_s=0.2, topology_timeout_s=3.0, **settings)
+    """Whoever leaves says so; nobody is silent here, and a busy machine may stand still."""
+    return App(name, database_url=url, topology_interval_s=0.2, topology_timeout_s=30.0, **settings)
 
 
 def test_it_migrates_a_new_database_and_does_jobs(databases: Databases) -> None:

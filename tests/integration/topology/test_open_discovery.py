@@ -7,11 +7,13 @@ import pytest
 
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.events import EventKind, TopologyEvent
+from packhorse.topology.lease import transitions
 from packhorse.topology.open import Store, TopologySettings, open_discovery
 from packhorse.topology.properties import FixedProperties
 from tests.harness.waiting import eventually
 
-TIMES: dict[Store, tuple[float, float]] = {"lease": (0.3, 10.0), "voting": (0.5, 10.0)}
+TIMES: dict[Store, tuple[float, float]] = {"lease": (0.3, 60.0), "voting": (0.5, 10.0)}
+"""Nobody dies here; but a first voting takes a time-out."""
 SEQUENCE = [("c",), ("c", "a"), ("c", "a", "b"), ("a", "b"), ("b",)]
 
 
@@ -83,7 +85,10 @@ def load_of_a(instance: Instance) -> str | None:
     return a.properties.get("load")
 
 
-def test_with_leases_a_preferred_instance_leads_once_the_leader_has_left(database_url: str) -> None:
+def test_with_leases_a_preferred_instance_leads_once_the_leader_has_left(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transitions, "_PATIENCE", "60s")  # else a slow renewal keeps the order
     leader, second = (Instance(database_url, "lease", name) for name in "ab")
     preferred = Instance(database_url, "lease", "c", prefix="0")
     with running(leader, second, preferred):

@@ -98,6 +98,6 @@ def _may_follow(site: Site) -> bool:
 def test_streams_end_cleanly_when_the_process_is_asked_to_end(site: Site) -> None:
     with site.follow() as client:
         client.until(lambda c: reported(c) == ["INIT"])
-        assert site.running.end(5), "nobody waits for the stream's end"
+        assert site.running.end()
         eventually(lambda: client.clean_end is not None, what="the end")
         assert client.clean_end
