@@ -5,10 +5,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from packhorse.wire.messages import CommandState, DesiredState, Status
-from packhorse_services.subscriber.commands.follower import CommandFollower, CommandListeners
+from packhorse_services.subscriber.commands.follower import (
+    CommandFollower,
+    CommandListeners,
+    CommandsBehind,
+)
 from packhorse_services.subscriber.commands.handler import CommandHandler
 from tests.harness.feed import TOPICS, Feed
 from tests.harness.subscriber import Worker
+from tests.harness.waiting import eventually
 
 
 @dataclass
@@ -20,9 +25,16 @@ class Following:
 
     def catch_up(self) -> None:
         """Return when every command that is in the log now is in force."""
+        eventually(self._is_current, "every command is in force")
+
+    def _is_current(self) -> bool:
         epoch = self.worker.lease.epoch()
         assert epoch is not None
-        self.follower.catch_up(epoch)
+        try:
+            self.follower.catch_up(epoch)
+        except CommandsBehind as error:  # which the product asks again after
+            raise AssertionError(error) from error
+        return True
 
 
 @contextmanager

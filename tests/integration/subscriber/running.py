@@ -29,7 +29,7 @@ def running(
             "subscriber": "sub",
             "backoff_first_s": 0.01,
             "backoff_longest_s": 0.05,
-            "lease_s": 10.0,
+            "lease_s": 3600.0,  # no test waits for its end; whoever stops releases it
             "announce_s": 0.5,
             "editable": True,
             **options,

@@ -110,7 +110,9 @@ def end_nobody(worker: Worker) -> None:
 class Pause:
     """Stops an import inside its transaction, after the content was written."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, worker: Worker) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, worker: Worker, idle_limit: str = "30s"
+    ) -> None:
         self.reached, self.over = threading.Event(), threading.Event()
         self.error: BaseException | None = None
         apply = importer.apply
@@ -118,7 +120,10 @@ class Pause:
         def paused_apply(connection: Any, *rest: Any, **more: Any) -> None:
             apply(connection, *rest, **more)
             if connection is worker.session._connection:  # type: ignore[union-attr]
-                connection.execute("SELECT 1").fetchone()  # what was sent has been done
+                connection.execute(  # with its answer, what was sent has been done
+                    "SELECT set_config('idle_in_transaction_session_timeout', %s, false)",
+                    (idle_limit,),
+                ).fetchone()
                 self.reached.set()
                 self.over.wait(120)
 
@@ -158,10 +163,10 @@ def test_r11_a_worker_paused_inside_a_transaction_is_replaced_and_cannot_commit(
 def test_where_sessions_cannot_be_ended_the_idle_limit_ends_them(
     feed: Feed, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old, new = workers(idle_in_transaction_ms=1000), workers()
+    old, new = workers(), workers()
     feed.add(page("/a"))
     old.begin()
-    pause = Pause(monkeypatch, old)
+    pause = Pause(monkeypatch, old, "1s")
     expire_lease(old)
     end_nobody(new)
     new.begin()

@@ -6,11 +6,10 @@ import psycopg
 
 from packhorse.messaging.api import Outgoing
 from packhorse_services.subscriber.commands.clear_commands import PendingClear
-from packhorse_services.subscriber.commands.follower import CommandsBehind
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from tests.harness.borrowing import borrowed
 from tests.harness.clock import ManualClock
-from tests.harness.commands import Following, following, removed
+from tests.harness.commands import following, removed
 from tests.harness.feed import AGENT, TOPICS, Feed, page
 from tests.harness.postgres import Databases, end_sessions
 from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, rows_of
@@ -223,14 +222,6 @@ def test_commands_are_followed_again_after_the_database_was_away(
             end_sessions(connection, "packhorse-subscriber")
         first = feed.add(page("/a"))
         feed.clear(worker.name, first)
-        eventually(lambda: caught_up(follower), "the follower goes on")
+        follower.catch_up()
         worker.run()
     assert [offset for offset, _ in removed(worker, feed)] == [first]
-
-
-def caught_up(follower: Following) -> bool:
-    try:
-        follower.catch_up()
-    except CommandsBehind:
-        return False
-    return True

@@ -25,7 +25,7 @@ from tests.integration.subscriber.running import imported, running, subscription
 def test_r11_a_reset_that_waits_for_a_long_import_costs_no_lease(
     feed: Feed, database_url: str
 ) -> None:
-    options: dict[str, Any] = {"publisher_agents": ("main", "other"), "lease_s": 6.0}
+    options: dict[str, Any] = {"publisher_agents": ("main", "other"), "lease_s": 30.0}
     with running(feed, database_url, **options) as first:
         imported(first, feed.add(page("/a")))
         imported(first, feed.add(page("/x"), agent="other"), "other")

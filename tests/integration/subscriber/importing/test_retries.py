@@ -191,8 +191,9 @@ def test_r10_attempts_survive_a_restart(feed: Feed, workers: Workers) -> None:
     first.step_until_failed(4)
     first.die()
     second = workers(policy=policy)
-    second.begin()
-    second.session.step()  # type: ignore[union-attr]
+    session = second.begin()
+    assert second.arrived.wait(120)  # a step that finds nothing reports no retries
+    session.step()
     assert second.report.state.retries >= 4
     second.run()
     assert failed(second, feed) == [(bad, 6)]

@@ -63,9 +63,13 @@ def waits(subscriber: SubscriberProgram, because: str) -> None:
 WAITING = (SubscriptionState.WAITING_FOR_SUBSCRIBER, 0)
 
 
-def announced(feed: Feed) -> tuple[SubscriptionState, int]:
-    state = feed.announcements()[-1].states[0]
-    return state.state, state.retries
+def announced(feed: Feed) -> list[tuple[SubscriptionState, int]]:
+    """Return what the newest announcement says of the subscription."""
+    return [
+        (state.state, state.retries)
+        for announcement in feed.announcements()[-1:]
+        for state in announcement.states
+    ]
 
 
 def reported_by(feed: Feed, name: str) -> list[StatusMessage]:
@@ -78,7 +82,7 @@ def test_nothing_is_imported_before_the_golden_one_has_it(
     last = [feed.add(page(f"/n{number}")) for number in range(50)][-1]
     with waiting(feed, database_url) as late:
         waits(late, "golden, which has not announced itself")
-        eventually(lambda: announced(feed) == WAITING, "the newest announcement says so")
+        eventually(lambda: announced(feed) == [WAITING], "the newest announcement says so")
         assert content_of(database_url) == {}
         with golden(feed, golden_url):
             imported(late, last)
