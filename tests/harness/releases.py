@@ -28,8 +28,6 @@ from tests.harness.publishing import (
     request,
 )
 
-LOCK_MS = 200
-
 
 class OneReplica:
     """Takes a request as `RequestIntake` does, and publishes it at once."""
@@ -52,9 +50,11 @@ class Roomy:
 class ReleaseStage:
     """An author, its releases, and the jobs that send them, which the test does one by one."""
 
-    def __init__(self, author: Author) -> None:
+    def __init__(self, author: Author, *, lock_ms: int = 120_000) -> None:
+        """Wait so long for a row: who has died may hold it until Postgres has noticed."""
         self.author = author
-        self._pool = SharedPool(author.database_url, "releases", timeouts=Timeouts(lock_ms=LOCK_MS))
+        limits = Timeouts(statement_ms=120_000, lock_ms=lock_ms)
+        self._pool = SharedPool(author.database_url, "releases", timeouts=limits)
         self.forgotten: set[str] = set()
         self.releases = Releases(self._pool.share(4), AGENT, self._check_targets)
         self.healthy = author.replica()

@@ -52,7 +52,8 @@ def test_by_hand_while_another_instance_is_at_it_is_refused(stage: Stage) -> Non
 
 
 def test_a_cleaner_that_is_paused_loses_its_turn(stage: Stage) -> None:
-    with acquire_lock(stage.url, idle="200ms") as paused:
+    with acquire_lock(stage.url) as paused:
+        paused.connection.execute("SET idle_session_timeout = '200ms'")
 
         def next_takes_over() -> bool:
             try:

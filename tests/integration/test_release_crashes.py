@@ -33,11 +33,11 @@ from tests.harness.releases import ReleaseStage
 ROOTS = ("/",)
 
 
-def open_stage(database_url: str, folder: Path) -> ReleaseStage:
+def open_stage(database_url: str, folder: Path, **limits: int) -> ReleaseStage:
     journal = open_journal(f"memory://{folder}", client_name="tests")
     author = Author(database_url, journal, open_blobs(str(folder / "blobs")))
     author.write(page("/p0"), page("/p1"))
-    return ReleaseStage(author)
+    return ReleaseStage(author, **limits)
 
 
 @pytest.fixture
@@ -94,6 +94,14 @@ def test_r35_a_release_for_some_waits_until_the_publisher_has_heard_of_them(
     assert stage.releases.find(release.release_id).state == "SENT"
 
 
+@pytest.fixture
+def hurried(database_url: str, tmp_path: Path) -> Iterator[ReleaseStage]:
+    """A stage of which a change does not wait for the one that it is made in the middle of."""
+    stage = open_stage(database_url, tmp_path, lock_ms=200)
+    yield stage
+    stage.close()
+
+
 def reschedule(stage: ReleaseStage, release: Release) -> None:
     stage.releases.change(release.release_id, ReleaseChange("x", ROOTS, "now", True, ["/p1"]))
 
@@ -104,36 +112,36 @@ def cancel(stage: ReleaseStage, release: Release) -> None:
 
 @pytest.mark.parametrize("change", [cancel, reschedule])
 def test_what_changes_at_any_step_of_its_sending_comes_before_it_or_is_refused(
-    stage: ReleaseStage, change: Callable[[ReleaseStage, Release], None]
+    hurried: ReleaseStage, change: Callable[[ReleaseStage, Release], None]
 ) -> None:
     steps, outcomes, came = 0, set(), True
     while came:
-        release = stage.plan("/p0")
-        job = stage.jobs()[-1]
+        release = hurried.plan("/p0")
+        job = hurried.jobs()[-1]
         answers: list[str] = []
 
         def meddle(release: Release = release, answers: list[str] = answers) -> None:
             try:
-                change(stage, release)
+                change(hurried, release)
                 answers.append("changed")
             except ReleaseEnded:
                 answers.append("too late")
             except psycopg.errors.LockNotAvailable:
                 answers.append("locked")
 
-        replica = stage.meddled(steps, meddle)
-        stage.send(job, replica)
+        replica = hurried.meddled(steps, meddle)
+        hurried.send(job, replica)
         replica.close()
         came = bool(answers)
-        found = stage.releases.find(release.release_id)
+        found = hurried.releases.find(release.release_id)
         if answers == ["changed"]:
             assert not found.package_id, steps
             assert found.state == ("CANCELLED" if change is cancel else "SCHEDULED")
         else:
-            assert (found.state, stage.counted()[found.package_id]) == ("SENT", 1), steps
+            assert (found.state, hurried.counted()[found.package_id]) == ("SENT", 1), steps
             assert found.paths == ["/p0"]
         outcomes |= set(answers)
-        publish(stage.healthy, request("/p0"))
+        publish(hurried.healthy, request("/p0"))
         steps += 1
     assert outcomes == {"changed", "locked", "too late"}
 

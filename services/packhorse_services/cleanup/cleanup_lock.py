@@ -22,6 +22,7 @@ from packhorse.jobs.job import JobLost
 
 _LOCK = 0x636C6E70  # "clnp"
 _IDLE = "5min"
+"""A holder that is silent for longer, because it is paused, loses its session."""
 _PATIENCE = "3s"
 
 
@@ -84,13 +85,11 @@ class CleanupLock:
 
 
 @contextmanager
-def acquire_lock(
-    database_url: str, fence: Fence | None = None, *, idle: str = _IDLE
-) -> Iterator[CleanupLock]:
+def acquire_lock(database_url: str, fence: Fence | None = None) -> Iterator[CleanupLock]:
     """Clean up alone, for a job or by hand. Raises `CleanupBusy` when somebody else does.
 
     A run that has just died may hold the lock until Postgres has noticed, so that is waited for.
-    One whose session says nothing for `idle`, an interval of Postgres, loses it.
+    One whose session says nothing for `_IDLE` loses it.
     """
     with closing(connect(database_url, "cleanup", autocommit=True)) as connection:
         connection.execute("SELECT set_config('lock_timeout', %s, false)", (_PATIENCE,))
@@ -100,7 +99,7 @@ def acquire_lock(
             connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
         except psycopg.errors.LockNotAvailable as error:
             raise CleanupBusy("another instance is cleaning up; wait for it to end") from error
-        connection.execute("SELECT set_config('idle_session_timeout', %s, false)", (idle,))
+        connection.execute("SELECT set_config('idle_session_timeout', %s, false)", (_IDLE,))
         with connection.transaction():
             act_as(connection, BOOKKEEPER)
             [(epoch,)] = connection.execute(

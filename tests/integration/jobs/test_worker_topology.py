@@ -32,7 +32,11 @@ def member(
     cluster.start()
     try:
         with hosted(url, consumers, queues=queues, cluster=cluster) as host:
-            eventually(cluster.discovery.is_current, what="a view")
+            announced = host.consumers.handled_topics().announcement()
+            eventually(
+                lambda: (announced_by(cluster, name) or "") == announced,
+                what="who comes later sees what it does",
+            )
             yield host, cluster
     finally:
         cluster.stop(120)
@@ -52,8 +56,7 @@ class Records:
 
 
 def announced_by(cluster: OwnCluster, name: str) -> str | None:
-    view = cluster.discovery.current_view()
-    assert view is not None
+    view = eventually(cluster.discovery.current_view, what="a view")
     found = {one.id: one.properties.get(CONSUMERS) for one in view.instances}
     return found.get(name)
 
@@ -110,13 +113,11 @@ def test_the_leader_of_a_topic_is_the_first_that_consumes_it(database_url: str) 
                 for _ in range(5):
                     number = host.jobs.add_job("rec/x", only_on="@leader").job.number
                     assert until(host, number, JobState.SUCCEEDED).instance == "two"
-            live = live_handled_topics(cluster.discovery)
-            assert live is not None
+            live = eventually(lambda: live_handled_topics(cluster.discovery), what="a view")
             assert host.jobs.unconsumed(live) == ()
         number = host.jobs.add_job("rec/x", only_on="@leader").job.number
         eventually(lambda: announced_by(cluster, "two") is None, what="it has left")
-        live = live_handled_topics(cluster.discovery)
-        assert live is not None
+        live = eventually(lambda: live_handled_topics(cluster.discovery), what="a view")
         assert [one.topic for one in host.jobs.unconsumed(live)] == ["rec/x"]
         with member(database_url, "four", {"rec/**": work}):
             assert until(host, number, JobState.SUCCEEDED).instance == "four"
