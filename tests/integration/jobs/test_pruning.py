@@ -104,7 +104,12 @@ def test_a_transaction_looks_at_no_more_than_a_batch(
         return found
 
     monkeypatch.setattr(pruning, "_prune_batch", counted)
-    assert pruned(database_url, HistoryRule(max_age_s=100, topics=("bulk/1",)), batch=100) == (
+    with bookkeeper(database_url) as connection:
+        connection.execute(
+            "UPDATE jobs.finished SET finished_at = finished_at - interval '1 day' "
+            "WHERE (properties ->> 'n')::int >= 100"
+        )
+    assert pruned(database_url, HistoryRule(max_age_s=DAY_S, topics=("bulk/1",)), batch=100) == (
         PrunedJobs(450, complete=True)
     )
     assert len(batches) >= 9

@@ -7,6 +7,7 @@ import pytest
 from packhorse.jobs.consumer import Outcome
 from packhorse.jobs.job import JobLost, JobState
 from packhorse.jobs.store import claims
+from packhorse.jobs.store import given as given_jobs
 from packhorse.jobs.store.adding import LEADER
 from packhorse.jobs.store.claims import Claim, check
 from packhorse.jobs.store.queues import suspend_queue
@@ -68,7 +69,8 @@ def test_a_line_that_changes_between_the_look_and_the_lock(
     assert two.claim("line") == []
 
 
-def test_a_retry_holds_its_line_and_a_job_for_later_does_not(store: Store) -> None:
+def test_a_retry_holds_its_line_and_a_job_for_later_does_not(database_url: str) -> None:
+    store = Store(database_url, retry_delay_s=600.0)
     later = store.add("line/a", delay=timedelta(hours=1)).job.number
     first, second = (store.add("line/a").job.number for _ in range(2))
     worker = store.worker()
@@ -76,7 +78,7 @@ def test_a_retry_holds_its_line_and_a_job_for_later_does_not(store: Store) -> No
     assert claimed.job.number == first
     worker.end(claimed, Outcome.FAILED)
     assert worker.claim("line") == []
-    store.pass_time(60)
+    store.pass_time(600)
     [claimed] = worker.claim("line")
     assert (claimed.job.number, claimed.job.attempts, claimed.job.retry) == (first, 2, True)
     worker.end(claimed)
@@ -100,7 +102,10 @@ def test_only_the_instance_that_is_meant(store: Store) -> None:
     assert [one.job.only_on for one in store.worker("i3", leads=True).claim("free", 5)] == [LEADER]
 
 
-def test_the_creator_is_preferred_for_a_while(database_url: str) -> None:
+def test_the_creator_is_preferred_for_a_while(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(given_jobs, "PREFERENCE_S", 3600.0)
     store = Store(database_url, prefer_creator=True)
     creator, other = store.worker("i1"), store.worker("i2")
     store.add("free/a", "i1")
@@ -108,7 +113,7 @@ def test_the_creator_is_preferred_for_a_while(database_url: str) -> None:
     assert creator.claim("free")[0].job.only_on is None
     store.add("free/a", "i1"), store.add("free/a", "somebody")
     assert len(other.claim("free", 5)) == 1
-    store.pass_time(60)
+    store.pass_time(3600)
     assert len(other.claim("free", 5)) == 1
 
 

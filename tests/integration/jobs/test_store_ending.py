@@ -73,7 +73,8 @@ def test_a_job_that_ends_its_process_is_given_up(
     assert (record.job, record.attempts, record.how) == (number, 3, "LOST")  # type: ignore[attr-defined]
 
 
-def test_failures_are_tried_again_later_and_given_up(store: Store) -> None:
+def test_failures_are_tried_again_later_and_given_up(database_url: str) -> None:
+    store = Store(database_url, retry_delay_s=3600.0)
     number = store.add("free/a").job.number
     worker = store.worker()
     for attempt in range(1, 4):

@@ -189,15 +189,14 @@ def test_progress_log_and_properties_are_seen_while_it_works(database_url: str) 
 
         def shown() -> Job:
             job = host.jobs.get(number)
-            assert job.log == ("began",)
+            assert (job.log, job.extra) == (("began",), {"pages": [1, 2]})
             return job
 
-        job = eventually(shown, what="its log")
+        job = eventually(shown, what="all that it has reported")
         assert (job.progress.step, job.progress.steps, job.progress.message) == (1, 4, "one")
         assert job.progress.eta is not None
         assert job.started_at is not None
         assert job.started_at <= job.progress.eta - timedelta(minutes=1) <= datetime.now(UTC)
-        assert job.extra == {"pages": [1, 2]}
         go_on.set()
         done = until(host, number, JobState.SUCCEEDED)
     assert done.log == ("began", "ended")

@@ -55,6 +55,7 @@ def test_a_job_that_takes_too_long_is_tried_again_and_keeps_its_place(database_u
         eventually(lambda: waits.contexts[0].stop_requested, what="it is asked to end")
         with pytest.raises(JobLost), waits.contexts[0].completion():
             pass
+        host.jobs.put_queue(replace(queue, timeout_s=None))
         following = host.jobs.add_job("test/a").job.number
         assert host.worker._running_jobs.slots.taken() == {"quick": 1}, "its thread is still there"
         waits.go_on.set()
