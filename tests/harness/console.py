@@ -10,10 +10,12 @@ from typing import Any
 from urllib.parse import urlencode
 
 import httpx
+import pytest
 from httpx_sse import EventSource
 
 from packhorse.runtime.auth import Authenticator, authenticator_for
 from packhorse.runtime.principal import Principal
+from packhorse_services.console import impatient
 from packhorse_services.console.app import console
 from packhorse_services.console.settings import Settings
 from tests.harness.topology.scripted import Callers
@@ -210,22 +212,27 @@ class ConsoleSite:
 
 
 @contextmanager
-def console_site(written: WrittenPublisher | None = None, **settings: Any) -> Iterator[ConsoleSite]:
+def console_site(
+    written: WrittenPublisher | None = None, *, lives_s: float = 120.0, **settings: Any
+) -> Iterator[ConsoleSite]:
     """Serve it to the callers `viewer`, `operator` and `admin`, whose names are their tokens.
 
-    With a `jwks_url`, to those whom its issuer knows instead.
+    With a `jwks_url`, to those whom its issuer knows instead. A service has `lives_s` to say that
+    it lives.
     """
     callers = Callers()
     callers.known["operator"] = OPERATOR
     with nullcontext(written) if written else written_publisher() as publisher:
         listener = socket.create_server(("127.0.0.1", 0))
         own = {"console_url": f"http://127.0.0.1:{listener.getsockname()[1]}"}
-        given = {"publisher_urls": {"main": publisher.url}, **own, **settings}
-        made = Settings.model_validate(given)
+        given = {"publisher_urls": {"main": publisher.url}, "upstream_timeout_s": 120, **own}
+        made = Settings.model_validate({**given, **settings})
         app = console(made, authenticator_for(made) if made.jwks_url else Authenticator(callers))
         program = SimpleNamespace(service=SimpleNamespace(app=app))
         served = Served(program, listener)  # type: ignore[arg-type]
-        try:
-            yield ConsoleSite(served.url, publisher, callers)
-        finally:
-            served.end()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(impatient, "_LIVES_S", lives_s)
+            try:
+                yield ConsoleSite(served.url, publisher, callers)
+            finally:
+                served.end()

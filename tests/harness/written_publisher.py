@@ -72,7 +72,8 @@ class WrittenPublisher:
     A triple says headers as well; `Pages` are answered one after the other, and a function is
     given the query.
 
-    `requested` is what came; `meanwhile` happens once, before the next answer.
+    `requested` is what came; `meanwhile` happens once, before the next answer. Clients look
+    whether it lives when it has been silent for a second: `looks` counts that.
     """
 
     url: str = ""
@@ -81,6 +82,7 @@ class WrittenPublisher:
     traces: list[tuple[str, str]] = field(default_factory=list)
     """Paths, and the trace of each request that was a part of one."""
     meanwhile: list[Callable[[], object]] = field(default_factory=list)
+    looks: int = 0
 
     def forget(self) -> None:
         """Have no answers, and nothing that was asked."""
@@ -119,10 +121,13 @@ def written_publisher() -> Iterator[WrittenPublisher]:
             form = "urlencoded" in self.headers.get("Content-Type", "")
             read = dict(parse_qsl(body.decode())) if form else json.loads(body or "null")
             trace = self.headers.get("traceparent", "").split("-")[1:2]
-            written.traces += [(self.path, one) for one in trace]
-            written.requested.append((self.command, self.path, token, read))
-            if written.meanwhile:
-                written.meanwhile.pop()()
+            if self.path == "/livez":
+                written.looks += 1
+            else:
+                written.traces += [(self.path, one) for one in trace]
+                written.requested.append((self.command, self.path, token, read))
+                if written.meanwhile:
+                    written.meanwhile.pop()()
             address = urlsplit(self.path)
             found = written.answers.get(f"{self.command} {address.path}")
             found = found.popleft() if isinstance(found, Pages) else found

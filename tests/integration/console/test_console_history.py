@@ -15,8 +15,9 @@ from tests.harness.written_publisher import written_publisher
 
 
 @pytest.fixture
-def site() -> Iterator[ConsoleSite]:
-    """A console of its own: it remembers what it has asked."""
+def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[ConsoleSite]:
+    """A console of its own: it remembers what it has asked, and what came too late as nothing."""
+    monkeypatch.setattr(upstream, "_PATIENCE_S", DEADLINE_S)
     with console_site() as made:
         made.publisher.shows(queue("sub1"), blocked("sub2"))
         made.publisher.answers["GET /commands"] = {"commands": [], "next": None}
@@ -110,7 +111,7 @@ def test_the_publishers_tell_of_the_past_at_the_same_time(monkeypatch: pytest.Mo
             one.answers = _Together(both)
             one.shows(queue("sub1"))
             one.answers["GET /queue-history"] = lags(sub1=[0.0] * 30)
-        with console_site(publisher_urls=urls, upstream_timeout_s=DEADLINE_S) as site:
+        with console_site(publisher_urls=urls) as site:
             assert site.get("overview").text.count('class="line spark"') == 2
 
 

@@ -55,7 +55,7 @@ def test_what_can_no_longer_be_shown_is_said(site: ConsoleSite) -> None:
 
 
 def test_who_has_not_signed_in_follows_nothing(site: ConsoleSite) -> None:
-    assert httpx.get(f"{site.url}/pages/live/events").status_code == 401
+    assert httpx.get(f"{site.url}/pages/live/events", timeout=120).status_code == 401
     assert site.get("live", token=None).status_code == 303
     assert site.publisher.requested == []
 

@@ -238,13 +238,16 @@ def test_signing_in_leads_to_no_other_site(site: ConsoleSite, wanted: str) -> No
         f"{site.url}/pages/sign-in",
         data={"token": "viewer", "next": wanted},
         headers={"Sec-Fetch-Site": "same-origin"},
+        timeout=120,
     )
     assert done.headers["location"] == "/pages/overview"
 
 
 def link_of(site: ConsoleSite, token: str = "viewer") -> str:
     answer = httpx.post(
-        f"{site.url}/pages/sign-in-links", headers={"Authorization": f"Bearer {token}"}
+        f"{site.url}/pages/sign-in-links",
+        headers={"Authorization": f"Bearer {token}"},
+        timeout=120,
     )
     assert answer.status_code == 200, answer.text
     path: str = answer.json()["path"]
@@ -283,7 +286,9 @@ def test_no_other_site_can_follow_a_link(site: ConsoleSite) -> None:
 @pytest.mark.parametrize(("token", "status"), [("nobody", 401), ("editor", 403)])
 def test_a_link_is_for_who_may_see_the_pages(site: ConsoleSite, token: str, status: int) -> None:
     answer = httpx.post(
-        f"{site.url}/pages/sign-in-links", headers={"Authorization": f"Bearer {token}"}
+        f"{site.url}/pages/sign-in-links",
+        headers={"Authorization": f"Bearer {token}"},
+        timeout=120,
     )
     assert answer.status_code == status
     cookie_only = site.post("sign-in-links")

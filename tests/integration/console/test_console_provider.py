@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from packhorse.runtime import audit
+from packhorse_services.console import provider
 from tests.harness.browser import chromium, tab
 from tests.harness.console import ConsoleSite
 from tests.harness.console_sign_in import begun, browser, provided
@@ -79,7 +80,7 @@ def test_a_token_is_renewed_until_the_provider_refuses(site: ConsoleSite, issuer
             return {token for _, _, token, _ in site.publisher.requested}
 
         eventually(lambda: len(tokens()) >= 2, what="another token is sent")
-        httpx.post(f"{issuer}/lock/rosa")
+        httpx.post(f"{issuer}/lock/rosa", timeout=120)
         part = f"{site.url}/pages/overview/content"
         eventually(lambda: opened.get(part).status_code == 401, what="the session is over")
 
@@ -249,7 +250,10 @@ def test_a_provider_that_refuses_or_is_away_is_said_to(forger: Forger) -> None:
     assert "the identity provider does not answer" in answer.text
 
 
-def test_a_provider_that_is_away_is_left_alone_and_the_token_goes_on(forger: Forger) -> None:
+def test_a_provider_that_is_away_is_left_alone_and_the_token_goes_on(
+    forger: Forger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider, "_REST_S", 600.0)
     forger.besides = {"expires_in": 1, "refresh_token": "r1"}
     assert forger.returns().status_code == 200
     forger.provider.answers["POST /token"] = (503, {})

@@ -43,7 +43,8 @@ def says(status: int, **headers: str) -> Answer:
 
 
 def delivery(url: str, **more: Any) -> Delivery:
-    hook = Hook.model_validate({"url": f"{url}/hidden", "secrets": [SECRET], **more})
+    given = {"url": f"{url}/hidden", "secrets": [SECRET], "timeout_s": 60, **more}
+    hook = Hook.model_validate(given)
     return Delivery(hook, ssl.create_default_context(), SystemClock())
 
 
@@ -104,7 +105,7 @@ def test_a_clock_that_jumps_changes_the_time_of_a_message_alone() -> None:
 
     now_ms = 1_700_000_000_000
     with answering(Receiver) as url:
-        hook = Hook.model_validate({"url": url, "secrets": [SECRET]})
+        hook = Hook.model_validate({"url": url, "secrets": [SECRET], "timeout_s": 60})
         for jumped_ms in (now_ms, now_ms + 3_600_000, now_ms - 86_400_000):
             clock = ManualClock(wall_ms=jumped_ms)
             with pytest.raises(Retry):
