@@ -50,8 +50,14 @@ def all_tables() -> set[str]:
     return set(described().tables)
 
 
+def of_schemas(text: str) -> set[str]:
+    return set(re.findall(r"\b[a-z]+\.[a-z_]+\b", text)) & all_tables()
+
+
 def named_in(source: str) -> set[str]:
     """The tables in the texts of a module that are no docstrings: its SQL names its schemas."""
+    if not of_schemas(source):  # most modules: nothing has to be parsed
+        return set()
     tree = ast.parse(source)
     docstrings = {
         id(node.value)
@@ -63,7 +69,7 @@ def named_in(source: str) -> set[str]:
         if isinstance(node, ast.Constant) and id(node) not in docstrings:
             text = node.value.decode("latin-1") if isinstance(node.value, bytes) else node.value
             if isinstance(text, str):
-                found |= set(re.findall(r"\b[a-z]+\.[a-z_]+\b", text)) & all_tables()
+                found |= of_schemas(text)
     return found
 
 
