@@ -108,7 +108,7 @@ def test_nothing_is_sent_to_fill_a_cache() -> None:
     journal = journal_of(add("other"), add(action=Action.TEST))
     feed = QueueFeed(journal, "package", QueueCache("main"), clock=ManualClock())
     feed.start()
-    assert asyncio.run(feed.need(-1, 10))
+    assert asyncio.run(feed.need(-1, 120))
     assert (feed.cache.length(-1), journal.bounds("package").next) == (0, 2)
     feed.stop(120)
     feed.stop(120)
