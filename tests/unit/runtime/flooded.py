@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 
-from packhorse.runtime import logs, serve
+from packhorse.runtime import connection, logs, serve
 from packhorse.runtime.auth import Authenticator, Principal, require
 from packhorse.runtime.http import ServiceDescription, add_routes, create_app
 from packhorse.runtime.readiness import Readiness
@@ -43,4 +43,6 @@ def create() -> FastAPI:
 
 if __name__ == "__main__":
     logs.configure()
+    # A silent connection is closed to make room, and for nothing else while the tests connect.
+    connection.HEAD_TIMEOUT_S = 120
     serve.run(create(), host="127.0.0.1", port=0)

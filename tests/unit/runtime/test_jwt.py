@@ -13,6 +13,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from packhorse.runtime import jwt_tokens
 from packhorse.runtime.auth import Authenticator, Principal
 from packhorse.runtime.jwt_tokens import JwtVerifier
 from tests.harness.clock import ManualClock
@@ -24,6 +25,12 @@ from tests.unit.runtime.issuer import AUDIENCE, NAME, Issuer, running_issuer
 def shared_issuer() -> Iterator[Issuer]:
     with running_issuer() as issuer:
         yield issuer
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The issuer's thread may be late; where no keys are to be had, it says so."""
+    monkeypatch.setattr(jwt_tokens, "_FETCH_TIMEOUT_S", 120)
 
 
 @pytest.fixture
