@@ -98,10 +98,7 @@ class Databases:
         source = urlsplit(source).path.removeprefix("/")
         close_kept(source)
         name = f"{prefix}_{next(self._numbers)}"
-        with self._administering() as connection:
-            connection.execute(
-                f'CREATE DATABASE "{name}" TEMPLATE "{source}" STRATEGY {self._strategy}'
-            )
+        self._administer(f'CREATE DATABASE "{name}" TEMPLATE "{source}" STRATEGY {self._strategy}')
         self._made.append(name)
         return self.server.url(name)
 
@@ -111,14 +108,21 @@ class Databases:
         Whoever is still connected loses the connection.
         """
         if self._drops and self._made:
-            with self._administering() as connection:
-                for name in self._made:
-                    close_kept(name)
-                    connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+            for name in self._made:
+                close_kept(name)
+                self._administer(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
-    @contextmanager
-    def _administering(self) -> Iterator[psycopg.Connection]:
+    def _administer(self, statement: str) -> None:
+        """Execute a statement; the server waits for sessions that end, but not for long."""
+
+        def is_done() -> bool:
+            try:
+                connection.execute(statement.encode())
+            except psycopg.errors.ObjectInUse as error:
+                raise AssertionError(error) from error
+            return True
+
         with borrowed(self.server.url()) as connection:
             connection.autocommit = True
-            yield connection
+            eventually(is_done, "no session is in the way")
             connection.autocommit = False

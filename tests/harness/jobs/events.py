@@ -150,11 +150,11 @@ class Instance:
         for part in parts:
             part.start()
         try:
-            assert not current or self.distribution.wait_until_current(30)
+            assert not current or self.distribution.wait_until_current(120)
             yield self
         finally:
             for part in reversed(parts):
-                part.stop(10)
+                part.stop(120)
             assert all(part.failure() is None for part in parts)
 
 

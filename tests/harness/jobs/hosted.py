@@ -27,7 +27,7 @@ def hosted(
     queues: Sequence[QueueConfiguration] = (),
     settings: WorkerSettings = FAST,
     cluster: OwnCluster | None = None,
-    stop_s: float = 10.0,
+    stop_s: float = 120.0,
 ) -> Iterator[JobsHost]:
     """Run a host with these consumers by pattern."""
     host = open_jobs(
