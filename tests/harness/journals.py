@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 import psycopg
 from confluent_kafka.admin import AdminClient
 
+from packhorse.db.engine import Timeouts
 from packhorse.messaging.api import (
     Appended,
     Journal,
@@ -33,6 +34,8 @@ T = TypeVar("T")
 
 DEADLINE_S = 180.0
 """How long a test waits for what must come; never how long it waits for luck."""
+PATIENT = Timeouts(statement_ms=int(DEADLINE_S * 1000), lock_ms=int(DEADLINE_S * 1000))
+"""`APPENDER_TIMEOUTS` for appenders that wait for a lock while the test holds it."""
 
 
 class JournalBackend(Protocol):

@@ -17,6 +17,7 @@ class CuttingRelay:
     Arm it with one of the `cut_` methods: when the next message that holds the word comes, both
     sides are cut off before it is delivered, behind it, or after its answer. It happens once.
     While `refusing`, new connections are ended at once; `refuse_after_cut` lets a cut begin that.
+    `at_cut` is called when the message has come, before the cut.
     """
 
     def __init__(self, url: str) -> None:
@@ -27,6 +28,7 @@ class CuttingRelay:
         user = parts.netloc.rpartition("@")[0]
         self.url = urlunsplit(parts._replace(netloc=f"{user}@127.0.0.1:{port}"))
         self.refusing = self.refuse_after_cut = False
+        self.at_cut: Callable[[], object] = lambda: None
         self.cuts = 0
         self._word: bytes | None = None
         self._deliver = self._await_answer = False
@@ -74,6 +76,7 @@ class CuttingRelay:
                 if self._word is not None and self._word in data:
                     self._word = None
                     self.refusing = self.refuse_after_cut
+                    self.at_cut()
                     self.cuts += 1
                     if not self._deliver:
                         break

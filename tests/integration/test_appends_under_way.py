@@ -11,8 +11,9 @@ from packhorse.blobs.open import open_blobs
 from packhorse.messaging.api import Appended, Bounds, Journal, Outgoing
 from packhorse.messaging.deduplicated import DeduplicatedLog
 from packhorse.messaging.open import open_journal
+from packhorse.messaging.sql import journal as sql_journal
 from tests.harness.deduplication import MemorySnapshots, numbered, numbers_in
-from tests.harness.journals import DEADLINE_S, create
+from tests.harness.journals import DEADLINE_S, PATIENT, create
 from tests.harness.postgres import Databases
 from tests.harness.publishing import Author, Crash, JournalDouble, page, publish, request
 from tests.harness.slow_commits import closed_gate
@@ -51,6 +52,11 @@ class Hasty(JournalDouble):
 
     def bounds(self, topic: str, partition: int = 0, *, after_appends: bool = False) -> Bounds:
         return self._journal.bounds(topic, partition)
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql_journal, "APPENDER_TIMEOUTS", PATIENT)
 
 
 @pytest.fixture

@@ -14,12 +14,13 @@ import psycopg
 import pytest
 from pydantic import ValidationError
 
+from packhorse.db.connect import connect
 from packhorse.messaging.open import open_journal
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.runtime.metrics import CLEANUP_LAST_SUCCESS
 from packhorse.runtime.principal import Principal
-from packhorse_services.cleanup import ledger
+from packhorse_services.cleanup import cleanup_lock, ledger
 from packhorse_services.cleanup.app import CleanupService, _show_success, cleanup_service
 from packhorse_services.cleanup.cleanup_lock import CleanupBusy, acquire_lock
 from packhorse_services.cleanup.report import RunState
@@ -49,6 +50,26 @@ def test_by_hand_while_another_instance_is_at_it_is_refused(stage: Stage) -> Non
     with acquire_lock(stage.url), pytest.raises(CleanupBusy):
         stage.run()
     assert stage.run().state is RunState.SUCCEEDED
+
+
+def test_a_turn_ends_before_its_session(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Postgres may notice only later that a session was closed."""
+    sessions: list[Any] = []
+
+    def lasting(*given: Any, **more: Any) -> psycopg.Connection:
+        sessions.append(connect(*given, **more))
+        monkeypatch.setattr(sessions[-1], "close", lambda: None)
+        return sessions[-1]
+
+    monkeypatch.setattr(cleanup_lock, "connect", lasting)
+    epochs = []
+    for _ in range(2):
+        with acquire_lock(stage.url) as lock:
+            epochs.append(lock.epoch)
+    assert epochs[1] == epochs[0] + 1
+    monkeypatch.undo()
+    for session in sessions:
+        session.close()
 
 
 def test_a_cleaner_that_is_paused_loses_its_turn(stage: Stage) -> None:

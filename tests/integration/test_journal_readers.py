@@ -18,9 +18,10 @@ from packhorse.messaging.api import (
     TopicMissing,
 )
 from packhorse.messaging.open import open_journal
+from packhorse.messaging.sql import journal as sql_journal
 from packhorse.messaging.sql.hints import JournalListener, announcement
 from packhorse.messaging.sql.session import SharedSession
-from tests.harness.journals import DEADLINE_S, append_all, create, read_until
+from tests.harness.journals import DEADLINE_S, PATIENT, append_all, create, read_until
 from tests.harness.waiting import eventually
 from tests.harness.wire import CuttingRelay
 
@@ -217,8 +218,11 @@ def test_a_partition_that_is_missing_is_named(journal: Journal) -> None:
             attempt()
 
 
-def test_readers_wait_for_no_writer(database_url: str, journal: Journal, topic: str) -> None:
+def test_readers_wait_for_no_writer(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A transaction that holds the counter stops appends, but neither polls nor lookups."""
+    monkeypatch.setattr(sql_journal, "APPENDER_TIMEOUTS", PATIENT)
+    journal = open_journal(database_url, client_name="readers")
+    topic = create(journal)
     append_all(journal, topic, [b"1"])
     with psycopg.connect(database_url) as connection:
         connection.execute("UPDATE journal.partition SET next = next + 1")
@@ -230,6 +234,7 @@ def test_readers_wait_for_no_writer(database_url: str, journal: Journal, topic: 
         assert not future.done()
         connection.rollback()
     assert future.result(DEADLINE_S).offset == 1
+    journal.close()
 
 
 def test_readers_that_wait_take_turns_with_one_connection(database_url: str) -> None:

@@ -7,7 +7,7 @@ that is checked in every transaction too, and the session ends when the instance
 """
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -105,4 +105,8 @@ def acquire_lock(database_url: str, fence: Fence | None = None) -> Iterator[Clea
             [(epoch,)] = connection.execute(
                 "UPDATE bookkeeping.cleanup SET epoch = epoch + 1 RETURNING epoch"
             ).fetchall()
-        yield CleanupLock(connection, epoch, fence)
+        try:
+            yield CleanupLock(connection, epoch, fence)
+        finally:
+            with suppress(psycopg.Error):  # a closed session keeps it until Postgres has noticed
+                connection.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))

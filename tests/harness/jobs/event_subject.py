@@ -28,10 +28,12 @@ def main(url: str, instance: str, path: str) -> None:
 
     bus, hints = EventBus(), Listener(url)
     bus.subscribe("t/**", hear)
-    parts = (bus, hints, EventDistribution(url, instance, bus, hints, settings=QUICK))
+    distribution = EventDistribution(url, instance, bus, hints, settings=QUICK)
+    distribution.outbox._patience_s = 120.0  # it may be paused while it waits
+    parts = (bus, hints, distribution)
     for part in parts:
         part.start()
-    assert parts[2].wait_until_current(60)
+    assert distribution.wait_until_current(120)
     say("ready", str(os.getpid()))
     for line in sys.stdin:
         try:

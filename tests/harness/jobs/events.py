@@ -131,11 +131,15 @@ class OldestReader(TrueReader):
 
 
 class Instance:
-    """One instance of a cluster in this process: bus, hints and distribution."""
+    """One instance of a cluster in this process: bus, hints and distribution.
+
+    It has patience with handlers and the database, so that a test may stand still for a while.
+    """
 
     def __init__(self, url: str, name: str, settings: ReceiverSettings = QUICK, **bus: Any) -> None:
-        self.bus, self.hints = EventBus(**bus), Listener(url)
+        self.bus, self.hints = EventBus(**{"slow_s": 600.0, **bus}), Listener(url)
         self.distribution = EventDistribution(url, name, self.bus, self.hints, settings=settings)
+        self.distribution.outbox._patience_s = 120.0
         self.heard: list[Event] = []
         self.ear = self.bus.subscribe("**", self.heard.append, name="ear")
 

@@ -11,6 +11,7 @@ from packhorse.jobs.consumer import JobContext, JobHandle, Outcome
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.job import Job, JobLost, JobState
 from packhorse.jobs.store.queues import QueueConfiguration, QueueType
+from packhorse.jobs.work import worker
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.harness.jobs.hosted import FAST, hosted, until
 from tests.harness.jobs.waits import Waits
@@ -78,13 +79,16 @@ def test_a_time_out_ends_a_job_whose_handle_nobody_uses(database_url: str) -> No
             handles[0].finish(Outcome.OK)
 
 
-def test_who_stops_gives_back_what_it_has_not_done(database_url: str) -> None:
+def test_who_stops_gives_back_what_it_has_not_done(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "_LAST_WORD_S", 119.0)  # of 120: it waits for one second
     stops, refuses = Waits(), Waits(stops=False)
     consumers = Consumers()
     consumers.add("test/stops", stops)
     consumers.add("test/refuses", refuses)
     with hosted(database_url, {}, queues=[QUEUE]) as other:
-        with hosted(database_url, consumers, stop_s=3.0) as host:
+        with hosted(database_url, consumers, stop_s=120.0) as host:
             numbers = [host.jobs.add_job(f"test/{how}").job.number for how in ("stops", "refuses")]
             stops.await_begin()
             refuses.await_begin()
@@ -109,7 +113,7 @@ def test_who_stops_gives_back_what_it_has_not_done(database_url: str) -> None:
 def test_what_ends_well_while_its_process_stops_is_done(database_url: str) -> None:
     waits = Waits(Outcome.OK)
     with hosted(database_url, {}) as other:
-        with hosted(database_url, {"test/**": waits}, queues=[QUEUE]) as host:
+        with hosted(database_url, {"test/**": waits}, queues=[QUEUE], stop_s=120.0) as host:
             number = host.jobs.add_job("test/a").job.number
             waits.await_begin()
         assert other.jobs.get(number).state is JobState.SUCCEEDED

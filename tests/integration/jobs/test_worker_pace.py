@@ -15,6 +15,7 @@ from packhorse.jobs.declaring import Declared
 from packhorse.jobs.host import open_jobs
 from packhorse.jobs.job import JobState
 from packhorse.jobs.store.queues import QueueConfiguration, QueuesBusy, QueueType
+from packhorse.jobs.work import worker
 from tests.harness.jobs.hosted import FAST, hosted, registered, until
 from tests.harness.jobs.waits import Waits
 from tests.harness.postgres import Databases
@@ -25,10 +26,13 @@ QUEUE = QueueConfiguration(
 )
 
 
-def test_a_worker_that_waits_for_a_consumer_to_end_does_not_spin(database_url: str) -> None:
+def test_a_worker_that_waits_for_a_consumer_to_end_does_not_spin(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "_LAST_WORD_S", 118.0)  # of 120: it waits for two seconds
     refuses = Waits(stops=False)
     turns: list[bool] = []
-    with hosted(database_url, {"test/**": refuses}, queues=[QUEUE], stop_s=4.0) as host:
+    with hosted(database_url, {"test/**": refuses}, queues=[QUEUE], stop_s=120.0) as host:
         turn = host.worker._turn
 
         def counted(*, leaving: bool) -> float:

@@ -9,6 +9,7 @@ from confluent_kafka import Producer
 
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
+from packhorse_services.pipeline.archive import reading
 from packhorse_services.pipeline.archive.places import OffsetRange
 from packhorse_services.pipeline.archive.reading import read_batches
 from tests.harness.journals import DEADLINE_S, append_all, create
@@ -20,6 +21,11 @@ pytestmark = pytest.mark.kafka
 LARGE = 900_000
 """So many bytes that no client has fetched the last of `MANY` records with the first."""
 MANY = 60
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_PATIENCE_S", DEADLINE_S)
 
 
 @pytest.fixture
