@@ -113,6 +113,8 @@ class _Assembly:
 
         # Progress is announced after its statuses are sent, so that one announcement says both.
         statuses = self._statuses(on_settled)
+        # What was asked for while the lease had lapsed was not sent.
+        self.lease.when_held(statuses.kick)
         commands = self._commands(statuses.kick)
         sources = SubscriptionSources(
             self.journal, commands, self._joining(reports, announcer.kick)

@@ -64,6 +64,7 @@ class Lease(WorkerComponent):
         self._epoch: int | None = None
         self._valid_until = 0.0
         self._holder = ""
+        self._on_held: Callable[[], None] = lambda: None
         self._wake = threading.Event()
         self._worker = Worker("lease", self._run, wake=self._wake.set)
 
@@ -81,6 +82,10 @@ class Lease(WorkerComponent):
         with self._changed:
             self._changed.wait_for(self._is_held, timeout)
         return self.epoch()
+
+    def when_held(self, on_held: Callable[[], None]) -> None:
+        """Let `on_held` be called each time that the lease is held and was not before."""
+        self._on_held = on_held
 
     def adopt(self, epoch: int) -> None:
         """Go on under a higher epoch, which this worker has written into the row itself."""
@@ -113,6 +118,7 @@ class Lease(WorkerComponent):
         requested_at = self._clock.monotonic()
         epoch = self._renew(connection) or self._take(connection)
         with self._changed:
+            was_held = self._is_held()
             if epoch is not None and self._epoch is not None:
                 epoch = max(epoch, self._epoch)  # one may have been adopted meanwhile
             if epoch != self._epoch:
@@ -122,6 +128,8 @@ class Lease(WorkerComponent):
             self._epoch = epoch
             self._valid_until = requested_at + self._settings.duration_s
             self._changed.notify_all()
+        if epoch is not None and not was_held:
+            self._on_held()
         return epoch
 
     def _renew(self, connection: Connection) -> int | None:

@@ -189,6 +189,20 @@ def test_r13_a_gap_is_a_state_that_is_announced(feed: Feed, database_url: str) -
     assert set(content_of(database_url)) == {"/a"}
 
 
+def test_a_lease_that_had_lapsed_is_followed_by_an_announcement(
+    feed: Feed, database_url: str
+) -> None:
+    """What was to be announced meanwhile is not left for the next interval."""
+    with running(feed, database_url, lease_s=3.0, announce_s=3600.0) as subscriber:
+        imported(subscriber, feed.add(page("/a")))
+        eventually(lambda: [one.states[0].offset for one in feed.announcements()[-1:]] == [0])
+        before = len(feed.announcements())
+        with subscriber.lease._changed:
+            subscriber.lease._valid_until = 0.0  # until it is renewed
+        eventually(lambda: len(feed.announcements()) > before, "it is announced again")
+    assert_is_the_fold(database_url, feed)
+
+
 def test_sessions_that_end_again_and_again_lose_and_repeat_nothing(
     feed: Feed, database_url: str
 ) -> None:
