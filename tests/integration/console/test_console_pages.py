@@ -243,12 +243,13 @@ def test_signing_in_leads_to_no_other_site(site: ConsoleSite, wanted: str) -> No
     assert done.headers["location"] == "/pages/overview"
 
 
+def asked_for_link(site: ConsoleSite, token: str) -> httpx.Response:
+    own = {"Authorization": f"Bearer {token}"}
+    return httpx.post(f"{site.url}/pages/sign-in-links", headers=own, timeout=120)
+
+
 def link_of(site: ConsoleSite, token: str = "viewer") -> str:
-    answer = httpx.post(
-        f"{site.url}/pages/sign-in-links",
-        headers={"Authorization": f"Bearer {token}"},
-        timeout=120,
-    )
+    answer = asked_for_link(site, token)
     assert answer.status_code == 200, answer.text
     path: str = answer.json()["path"]
     return path
@@ -285,11 +286,7 @@ def test_no_other_site_can_follow_a_link(site: ConsoleSite) -> None:
 
 @pytest.mark.parametrize(("token", "status"), [("nobody", 401), ("editor", 403)])
 def test_a_link_is_for_who_may_see_the_pages(site: ConsoleSite, token: str, status: int) -> None:
-    answer = httpx.post(
-        f"{site.url}/pages/sign-in-links",
-        headers={"Authorization": f"Bearer {token}"},
-        timeout=120,
-    )
+    answer = asked_for_link(site, token)
     assert answer.status_code == status
     cookie_only = site.post("sign-in-links")
     assert cookie_only.status_code == 401, "a cookie makes no links"
