@@ -58,10 +58,14 @@ def test_it_starts_distributes_and_ends_cleanly(stack: ComposedStack, tmp_path: 
         distribute(client, stack)
         report = client.get(f"{stack.url('pipeline')}/reports/delivery")
         assert report.json()["rows"] == []  # no task has run
-        schedules = client.get(f"{stack.url('jobs')}/schedules").json()
-        worked = [s for s in schedules["schedules"] if s["name"].startswith("packhorse.pipeline.")]
-        assert [s["suspended"] for s in worked] == [True] * len(TASKS)
+        eventually(lambda: suspended(client, stack) == [True] * len(TASKS), what="schedules")
     assert set(stack.stop().values()) <= {0}, stack.said()
+
+
+def suspended(client: httpx.Client, stack: ComposedStack) -> list[bool]:
+    """Return whether each schedule of the pipeline is suspended; they are declared meanwhile."""
+    schedules = client.get(f"{stack.url('jobs')}/schedules").json()["schedules"]
+    return [s["suspended"] for s in schedules if s["name"].startswith("packhorse.pipeline.")]
 
 
 def healthy(stack: ComposedStack, name: str) -> bool:

@@ -40,7 +40,8 @@ def console(running: Site) -> Program:
 def signed_in(browser: Browser, running: Site, console: Program) -> Iterator[Tab]:
     """Come in by a link, as `packhorse up` prints one."""
     headers = {"Authorization": f"Bearer {running.programs.token}"}
-    link = httpx.post(f"{console.url}/pages/sign-in-links", headers=headers).json()["path"]
+    url = f"{console.url}/pages/sign-in-links"
+    link = httpx.post(url, headers=headers, timeout=120).json()["path"]
     expect.set_options(timeout=_PATIENCE_MS)
     with tab(browser) as opened:
         opened.page.goto(f"{console.url}{link}")

@@ -6,10 +6,11 @@ from tests.harness.waiting import eventually
 IMPATIENT = {"backoff_first_s": 0.1, "backoff_longest_s": 0.2, "announce_s": 1}
 
 
-def _blocked(site: Site, name: str) -> Document:
+def _blocked(site: Site, name: str, entries: int) -> Document:
     def look() -> Document | None:
         queue = site.queue(name)
-        return queue if queue["state"] == "BLOCKED" else None
+        blocked = queue["state"] == "BLOCKED" and len(queue["entries"]) == entries
+        return queue if blocked else None
 
     found = eventually(look, what=f"{name} is blocked")
     assert found is not None
@@ -39,7 +40,7 @@ def test_r19_clearing_lets_a_blocked_queue_go_on(running: Site) -> None:
     running.put("/clear/open")
     refused = running.distribute("/clear/closed")
     behind = running.distribute("/clear/open")
-    queue = _blocked(running, "narrow")
+    queue = _blocked(running, "narrow", entries=2)
     assert [entry["offset"] for entry in queue["entries"]] == [refused["offset"], behind["offset"]]
     assert queue["head"]["attempts"] >= 3
     assert "/clear/closed" in queue["head"]["last_error"]

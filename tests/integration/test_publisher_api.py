@@ -41,6 +41,11 @@ def test_a_request_is_accepted_and_followed_to_its_end(service: PublisherService
 
         assert (await delivery())[1]["state"] == "QUEUED"
         await s.announce("sub1", -1, retries=2, last_error="disk full")
+
+        async def retried() -> bool:
+            return bool((await delivery())[1]["state"] == "RETRYING")
+
+        await s.until(retried)
         state, sub1 = await delivery()
         assert (state, sub1["state"], sub1["attempts"], sub1["reason"]) == (
             *("QUEUED", "RETRYING"),
@@ -132,6 +137,11 @@ def test_deletions_and_tests_need_nothing_to_be_there(service: PublisherService)
         await s.accepted("/gone", action="DELETE")
         await s.accepted("/gone", action="INVALIDATE")
         await s.accepted(action="TEST")
+
+        async def queued() -> bool:
+            return bool((await s.get("/queues/sub1"))["length"] == 2)
+
+        await s.until(queued)
         queue = await s.get("/queues/sub1")
         assert [entry["action"] for entry in queue["entries"]] == ["DELETE", "INVALIDATE"]
 

@@ -99,6 +99,7 @@ def test_r5_a_known_key_gets_its_answer_however_full_the_queue_is(
         await service.announce("slow", -1)
         first = await service.accepted("/q", headers=key)
         await fill(service, 2)
+        await service.until(lambda: _has(service, 3))
         again = await service.accepted("/q", headers=key)
         assert (again["package_id"], again["repeated"]) == (first["package_id"], True)
         other = await service.distribute("/p", headers=key)

@@ -64,6 +64,11 @@ def come_now(url: str) -> int:
     return moved.rowcount
 
 
+def declared(url: str) -> int:
+    with psycopg.connect(url) as connection:
+        return connection.execute("SELECT FROM jobs.schedule").rowcount
+
+
 def finished(url: str) -> list[tuple[str, bool]]:
     """Return schedule of the fire times that fired, and whether a job of theirs is left."""
     with psycopg.connect(url) as connection:
@@ -80,7 +85,8 @@ def test_one_of_several_replicas_does_it_and_each_agent_has_its_own(database_url
             cluster = cluster_of(database_url)
             host = host_of(database_url, cluster, [task(common), task(act, agent)])
             stack.enter_context(Lifecycle([cluster, host]))
-        eventually(lambda: come_now(database_url) == 3, what="all schedules are declared")
+        eventually(lambda: declared(database_url) == 3, what="all schedules are declared")
+        assert come_now(database_url) == 3
         eventually(lambda: not any_left(database_url))
         reported = finished(database_url)
     done = Counts(name.removeprefix("packhorse.publisher.") for name, _ in reported)

@@ -40,6 +40,7 @@ def test_r35_a_package_for_one_is_distributed_once_that_one_has_it(site: Site) -
         record = s.author.journal.read_at(TOPICS.package, accepted["offset"])
         assert record is not None
         for name in ("mended", "other"):
+            await s.until(lambda name=name: _queued(s, name))
             [*_, queued] = (await s.get(f"/queues/{name}"))["entries"]
             assert (queued["package_id"], queued["targets"]) == (accepted["id"], ["mended"])
         package = decode_package(record.headers, record.value)
