@@ -7,9 +7,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 _ARGUMENTS = ["--no-sandbox", "--headless", "--disable-gpu", "--disable-dev-shm-usage"]
+PATIENCE_MS = 60_000
+expect.set_options(timeout=PATIENCE_MS)
+_SEND = """([url, fields]) => {
+    const form = document.createElement("form");
+    Object.assign(form, {method: "post", action: url});
+    for (const [name, value] of Object.entries(fields))
+        form.append(Object.assign(document.createElement("input"), {name, value}));
+    document.body.append(form);
+    setTimeout(() => form.submit(), 0);
+}"""
 
 
 @dataclass
@@ -81,6 +91,25 @@ def sign_in(opened: Tab, url: str, token: str) -> None:
         max_redirects=0,
     )
     assert answer.status == 303, answer.text()
+
+
+@contextmanager
+def signed_in(browser: Browser, url: str, path: str, token: str = "operator") -> Iterator[Tab]:
+    """Open a page of a console as somebody; in the end, the browser has complained of nothing."""
+    with tab(browser) as opened:
+        sign_in(opened, url, token)
+        opened.page.goto(f"{url}/pages/{path}")
+        expect(opened.page.locator("#content")).to_be_visible()
+        yield opened
+        assert opened.complaints == []
+        assert opened.dialogs == []
+
+
+def send_from_elsewhere(opened: Tab, url: str, path: str, **fields: str) -> None:
+    """Let a page of another site send a form to a console, and show the answer."""
+    opened.page.goto(f"{url.replace('127.0.0.1', 'localhost')}/livez")
+    opened.page.evaluate(_SEND, [f"{url}/pages/{path}", fields])
+    opened.page.wait_for_url(f"{url}/pages/{path}")
 
 
 def _profile(browser: Browser) -> BrowserContext:

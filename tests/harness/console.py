@@ -1,9 +1,11 @@
 """The console on a real socket, over a publisher whose answers a test writes."""
 
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from html import unescape
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any
@@ -209,6 +211,40 @@ class ConsoleSite:
         headers = {**self.cookie(token), "Content-Type": kind, "Sec-Fetch-Site": sent_from}
         url = f"{self.url}/pages/{path}"
         return httpx.post(url, content=urlencode(form), headers=headers, timeout=120, verify=False)
+
+    def press(self, text: str, act: str, **typed: str) -> httpx.Response:
+        """Send the form of a page whose address ends so, with what it hides; return what comes."""
+        form = rf'<form method="post" action="/pages/([^"]*{re.escape(act)})">(.*?)</form>'
+        [(path, fields)] = re.findall(form, text, re.DOTALL)
+        assert all(one in fields for one in ("<button", *(f' name="{name}"' for name in typed)))
+        hidden = re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', fields)
+        sent = {name: unescape(value) for name, value in hidden}
+        answer = self.post(unescape(path), **sent, **typed)
+        if not answer.is_redirect:
+            return answer
+        return self.get(answer.headers["location"].removeprefix("/pages/"))
+
+
+def row(text: str, mark: str) -> str:
+    """Return the row of a page's table that has an attribute."""
+    return _between(text, mark, "</tr>")
+
+
+def section(text: str, label: str) -> str:
+    """Return the section of a page that is called so."""
+    return _between(text, f'<section aria-label="{label}"', "</section>")
+
+
+def address(text: str, label: str) -> str:
+    """Return where the link with this text leads, as `ConsoleSite.get` takes it."""
+    [found] = re.findall(rf'<a [^>]*href="/pages/([^"]+)"[^>]*>{re.escape(label)}<', text)
+    return unescape(found)
+
+
+def _between(text: str, begin: str, end: str) -> str:
+    _, found, behind = text.partition(begin)
+    assert found, f"the page has no {begin}"
+    return behind.partition(end)[0]
 
 
 @contextmanager

@@ -11,11 +11,12 @@ _FULL = ("job", "finished", "topic", "statistics", "request_key", "schedule", "t
 
 
 def emptied(site: JobsSite) -> JobsSite:
-    """Return it with nothing but the queue `main`."""
+    """Return it with nothing but the queue `main`, which is not suspended."""
     with borrowed(site.database_url) as connection:
         for table in _FULL:
             connection.execute(f"DELETE FROM jobs.{table}")
         connection.execute("DELETE FROM jobs.queue WHERE name <> 'main'")
+        connection.execute("UPDATE jobs.queue SET suspended = false WHERE suspended")
     return site
 
 

@@ -4,18 +4,25 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.harness.console import ConsoleSite, console_site
 from tests.harness.jobs.asking import emptied
-from tests.harness.jobs.pages import jobs_pages
-from tests.harness.jobs.site import JobsSite
+from tests.harness.jobs.site import OPERATOR, JobsSite, jobs_site
 from tests.harness.postgres import Databases
 
 
 @pytest.fixture(scope="module")
-def running(databases: Databases) -> Iterator[JobsSite]:
-    with jobs_pages(databases.new()) as site:
-        yield site
+def running(databases: Databases) -> Iterator[tuple[JobsSite, ConsoleSite]]:
+    url = databases.new()
+    with jobs_site(url) as site, console_site(jobs_urls={"author": site.url}) as console:
+        console.callers.known["operator"] = OPERATOR
+        yield site, console
 
 
 @pytest.fixture
-def site(running: JobsSite) -> JobsSite:
-    return emptied(running)
+def site(running: tuple[JobsSite, ConsoleSite]) -> JobsSite:
+    return emptied(running[0])
+
+
+@pytest.fixture
+def console(running: tuple[JobsSite, ConsoleSite]) -> ConsoleSite:
+    return running[1]
