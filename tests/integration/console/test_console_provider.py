@@ -1,6 +1,8 @@
-"""Signing in at an identity provider: with a real one, and with answers that an attacker forged."""
+"""Signing in and out at an identity provider: a real one, and answers that an attacker forged."""
 
+import html
 import logging
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,13 +11,11 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import httpx
 import jwt
 import pytest
-from playwright.sync_api import expect
 
 from packhorse.runtime import audit
 from packhorse_services.console import provider
-from tests.harness.browser import chromium, tab
-from tests.harness.console import ConsoleSite
-from tests.harness.console_sign_in import begun, browser, provided
+from tests.harness.console import ConsoleSite, console_site
+from tests.harness.console_sign_in import SETTINGS, begun, browser, provided
 from tests.harness.identity_provider import identity_provider, signs_in
 from tests.harness.waiting import eventually
 from tests.harness.written_publisher import WrittenPublisher, written_publisher
@@ -106,27 +106,31 @@ def test_it_leads_to_no_other_site(site: ConsoleSite, wanted: str) -> None:
         assert 'content="0; url=/pages/overview"' in opened.get(back).text
 
 
-def test_a_browser_comes_back_from_the_other_site_signed_in(site: ConsoleSite) -> None:
-    """A strict cookie is not sent where another site leads to, so a page of ours leads on."""
-    with chromium() as started, tab(started) as opened:
-        page = opened.page
-        page.goto(f"{site.url}/pages/overview?find=sub")
-        page.get_by_role("link", name="Sign in with your account").click()
-        page.fill("[name=login]", "anna")
-        page.fill("[name=password]", "any")
-        page.locator("[type=submit]").click()
-        page.locator("[type=submit]").click()
-        expect(page.locator("h1")).to_have_text("Overview")
-        assert page.url == f"{site.url}/pages/overview?find=sub"
-        assert [one["sameSite"] for one in page.context.cookies(f"{site.url}/pages")] == ["Strict"]
-        page.get_by_role("button", name="Sign out").click()
-        page.locator("[name=logout]").first.click()  # the provider asks whether it is meant
-        expect(page.locator("h1")).to_have_text("Sign in")
-        assert page.url.startswith(f"{site.url}/pages/sign-in")
-        page.get_by_role("link", name="Sign in with your account").click()
-        expect(page.locator("[name=login]")).to_be_visible()
-        # The provider's own pages load fonts from elsewhere, and have no icon.
-        assert not [one for one in opened.complaints if "Failed to load resource" not in one]
+def test_signing_out_ends_the_session_here_and_leads_to_the_provider(
+    site: ConsoleSite, issuer: str
+) -> None:
+    with browser() as opened:
+        opened.get(signs_in(opened, begun(opened, site), "anna").headers["location"])
+        copied = {"Cookie": f"packhorse_overview={opened.cookies['packhorse_overview']}"}
+        answers = [
+            opened.post(
+                f"{site.url}/pages/sign-out",
+                data={"from": "a page"},
+                headers={"Sec-Fetch-Site": sent_from},
+            )
+            for sent_from in ("cross-site", "same-origin", "same-origin")
+        ]
+        assert [one.status_code for one in answers] == [403, 200, 303]
+        there = html.unescape(re.findall(r'content="0; url=([^"]+)"', answers[1].text)[0])
+        asked = dict(parse_qsl(urlsplit(there).query))
+        assert there.startswith(f"{issuer}/session/end?")
+        assert asked["post_logout_redirect_uri"] == f"{site.url}/pages/sign-in"
+        claims = jwt.decode(asked["id_token_hint"], options={"verify_signature": False})
+        assert (claims["aud"], claims["sub"]) == ("console", "anna")
+        assert site.get("overview", None, **copied).status_code == 303, (
+            "its cookie is worth nothing"
+        )
+        assert "form" in opened.get(there).text
 
 
 @dataclass
@@ -265,3 +269,21 @@ def test_a_provider_that_is_away_is_left_alone_and_the_token_goes_on(
 
     eventually(lambda: asked() == 1, what="the provider is asked")
     assert [asked(), asked()] == [1, 1]
+
+
+def test_over_https_what_is_under_way_is_in_a_cookie_that_no_other_host_sets() -> None:
+    with written_publisher() as provider:
+        endpoint = f"{provider.url}/auth"
+        known = {"issuer": provider.url, "authorization_endpoint": endpoint}
+        provider.answers["GET /.well-known/openid-configuration"] = known
+        url = "https://packhorse.example"
+        settings = {**SETTINGS, "console_url": url, "jwks_url": f"{provider.url}/jwks"}
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            console_site(jwt_issuer=provider.url, **settings) as site,
+            browser() as opened,
+        ):
+            patch.setenv("OAUTHLIB_INSECURE_TRANSPORT", "1")
+            cookie = opened.get(f"{site.url}/pages/sign-in/provider").headers["set-cookie"]
+    assert cookie.startswith("__Host-packhorse_signing_in=")
+    assert all(one in cookie for one in ("HttpOnly", "Path=/;", "SameSite=lax", "Secure"))

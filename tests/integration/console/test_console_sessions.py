@@ -1,4 +1,4 @@
-"""Sessions of the console: what a cookie is worth, and what ends it."""
+"""Signing in to the console; sessions of it, what a cookie is worth, and what ends it."""
 
 from collections.abc import Iterator
 
@@ -7,6 +7,8 @@ import pytest
 
 from tests.harness.console import ConsoleSite, console_site, queue
 from tests.harness.waiting import eventually
+
+FROM_HERE = {"Sec-Fetch-Site": "same-origin"}
 
 
 @pytest.fixture
@@ -25,12 +27,53 @@ def status(site: ConsoleSite, cookie: str, path: str = "overview/content") -> in
 
 
 def sign_out(site: ConsoleSite, cookie: str) -> httpx.Response:
-    headers = {
-        "Cookie": cookie,
-        "Sec-Fetch-Site": "same-origin",
-        "Content-Type": "application/x-www-form-urlencoded",
-    }
+    kind = "application/x-www-form-urlencoded"
+    headers = {"Cookie": cookie, "Content-Type": kind, **FROM_HERE}
     return httpx.post(f"{site.url}/pages/sign-out", headers=headers, timeout=120)
+
+
+def sign_in(site: ConsoleSite, token: str, **headers: str) -> httpx.Response:
+    """Send the form as it is, with these headers only."""
+    form = {"token": token, "next": "//elsewhere.example"}
+    return httpx.post(f"{site.url}/pages/sign-in", data=form, headers=headers, timeout=120)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://elsewhere.example"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "same-origin"}, 303),
+    ],
+)
+def test_the_form_says_where_it_comes_from(
+    site: ConsoleSite, headers: dict[str, str], status: int
+) -> None:
+    answer = sign_in(site, "viewer", **headers)
+    assert answer.status_code == status
+    assert answer.headers.get("location", "/pages/overview") == "/pages/overview"
+
+
+@pytest.mark.parametrize(
+    ("token", "says"), [("nonsense", "No such token"), ("editor", "queues:read")]
+)
+def test_a_wrong_token_is_reported(site: ConsoleSite, token: str, says: str) -> None:
+    answer = sign_in(site, token, **FROM_HERE)
+    assert answer.status_code == 401
+    assert says in answer.text.partition('role="alert">')[2].partition("</p>")[0]
+    assert "set-cookie" not in answer.headers
+
+
+def test_a_form_is_short(site: ConsoleSite) -> None:
+    assert sign_in(site, "x" * 64 * 1024, **FROM_HERE).status_code == 413
+
+
+def test_behind_an_encrypted_connection_the_cookie_is_for_such_only(site: ConsoleSite) -> None:
+    origin = site.url.replace("http://", "https://")
+    assert "; Secure" in sign_in(site, "viewer", Origin=origin).headers["set-cookie"]
 
 
 def test_signing_out_ends_the_cookie_wherever_it_was_copied_to(site: ConsoleSite) -> None:
