@@ -1,8 +1,14 @@
-"""The commands of `packhorse-pipeline`: a task each, and what serves and submits."""
+"""The commands of `packhorse-pipeline`: a task each, several in a row, what serves and submits."""
 
+import shlex
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+
+from packhorse_services.pipeline.errors import TaskRefused
 
 _COMMANDS = {
     "jars": "engine.shared_classes.jars",
@@ -19,9 +25,11 @@ _COMMANDS = {
     "snapshot": "snapshot.command.snapshot",
     "at": "at.command.at",
     "worker": "worker.command.worker",
+    "run": "program.run",
 }
 """What runs each of them."""
 _PASSED_ON = {"allow_extra_args": True, "allow_interspersed_args": False}
+_TOGETHER = ("archive", "measures", "upkeep", "snapshot", "audit", "mark")
 
 
 def program(name: str = "") -> typer.Typer:
@@ -37,11 +45,59 @@ def program(name: str = "") -> typer.Typer:
     )
     found.callback()(_pipeline)
     for one in [name] if name in _COMMANDS else _COMMANDS:
-        module, _, function = _COMMANDS[one].rpartition(".")
-        command = getattr(import_module(f"{__package__}.{module}"), function)
-        found.command(one, context_settings=_PASSED_ON if one == "submit" else None)(command)
+        found.command(one, context_settings=_PASSED_ON if one == "submit" else None)(_command(one))
     return found
 
 
 def _pipeline() -> None:
     """Take the command that follows."""
+
+
+def run(
+    context: typer.Context,
+    tasks: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="TASK",
+            help=f"{', '.join(_TOGETHER)}; one with options in quotes, such as 'snapshot --keep 3'",
+        ),
+    ],
+) -> None:
+    """Run tasks one after the other in one Spark session, until one does not exit with 0.
+
+    What is run costs less so than by programs of their own: each would start a JVM.
+    """
+    from packhorse_services.pipeline.engine.session import one_session
+
+    with ExitStack() as parsed, one_session():
+        contexts = [parsed.enter_context(_parsed(context, task)) for task in tasks]
+        for done, each in enumerate(contexts):
+            _run(each, [one.info_name for one in contexts[done + 1 :]])
+
+
+def _run(context: Any, left: Sequence[str]) -> None:
+    try:
+        context.command.invoke(context)
+    except BaseException:
+        if left:
+            typer.echo(f"not run: {', '.join(left)}", err=True)
+        raise
+
+
+def _parsed(parent: typer.Context, task: str) -> Any:
+    """Return the context of a task; what is wrong with its options is told before anything runs."""
+    try:
+        name, *options = shlex.split(task)
+    except ValueError:  # nothing, or a quote without its other half
+        name, options = task, []
+    if name not in _TOGETHER:
+        raise TaskRefused(f"run takes {', '.join(_TOGETHER)}, and not {name[:80]!r}")
+    alone = typer.Typer(add_completion=False)
+    alone.command(name)(_command(name))
+    return typer.main.get_command(alone).make_context(name, options, parent=parent)
+
+
+def _command(name: str) -> Callable[..., Any]:
+    module, _, function = _COMMANDS[name].rpartition(".")
+    found: Callable[..., Any] = getattr(import_module(f"{__package__}.{module}"), function)
+    return found

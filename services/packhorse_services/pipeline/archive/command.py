@@ -41,12 +41,16 @@ def archive(
     logs.configure(settings.log_format, settings.log_level)
     _require(settings)
     _serve_metrics(settings.host, metrics_port)
-    done = _run(settings, max_offsets, Choices(accept_gap, new_checkpoint, continuous, interval))
+    choices = Choices(accept_gap, new_checkpoint, continuous, interval)
+    done, stopped = _run(settings, max_offsets, choices)
     if not continuous:
         typer.echo(done)
+    if stopped:
+        raise typer.Exit  # with 0, and nothing that `run` was to do after it
 
 
-def _run(settings: Settings, max_offsets: int, choices: "Choices") -> str:
+def _run(settings: Settings, max_offsets: int, choices: "Choices") -> tuple[str, bool]:
+    """Return what was done, and whether a signal ended it."""
     from packhorse_services.pipeline.archive.query import QUERY, ArchivedJournal
     from packhorse_services.pipeline.archive.task import Archive
     from packhorse_services.pipeline.engine.session import running_spark
@@ -60,7 +64,8 @@ def _run(settings: Settings, max_offsets: int, choices: "Choices") -> str:
             run.database_url = settings.database_url.get_secret_value()
         with set_by_signals(run.stop):
             run.run()
-    return said(run.watch.done(QUERY), location.shown, stopped=run.stop.is_set())
+    stopped = run.stop.is_set()
+    return said(run.watch.done(QUERY), location.shown, stopped=stopped), stopped
 
 
 def said(done: Done, place: str, *, stopped: bool) -> str:

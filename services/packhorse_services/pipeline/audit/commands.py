@@ -80,7 +80,7 @@ def audit_command(
     code = exit_code(audited)
     if code is not ExitCode.EQUAL:
         report_error(shortfall(run, audited))
-    raise typer.Exit(code)
+        raise typer.Exit(code)
 
 
 def report(run: str, audited: Sequence[Audited], others: Sequence[str], *, as_json: bool) -> None:

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ _CLASS_PATH = "spark.driver.extraClassPath"
 _DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 _JVM_ENDS_S = 300.0  # on a busy machine it takes minutes to write down its classes
+_shared: ContextVar[list[SparkSession] | None] = ContextVar("shared", default=None)
 _S3_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
@@ -86,12 +88,33 @@ def spark_session(settings: Settings, location: Location, name: str) -> SparkSes
 
 @contextmanager
 def running_spark(settings: Settings, location: Location, name: str) -> Iterator[SparkSession]:
-    """Give a `spark_session` that ends with the block. Raises what that raises."""
+    """Give a `spark_session` that ends with the block, or with that of `one_session` around it.
+
+    Raises what `spark_session` raises.
+    """
     spark = spark_session(settings, location, name)
+    shared = _shared.get()
+    if shared is not None:
+        shared.append(spark)
+        yield spark
+        return
     try:
         yield spark
     finally:
         end_spark(spark)
+
+
+@contextmanager
+def one_session() -> Iterator[None]:
+    """Let every `running_spark` of the block have one session, which ends with the block."""
+    shared: list[SparkSession] = []
+    token = _shared.set(shared)
+    try:
+        yield
+    finally:
+        _shared.reset(token)
+        for spark in shared[:1]:
+            end_spark(spark)
 
 
 def end_spark(spark: SparkSession) -> None:
