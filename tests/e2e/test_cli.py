@@ -14,7 +14,7 @@ import pytest
 from packhorse.client.addresses import read_token
 from packhorse_services.cli.app import run
 from tests.harness.command_line import Up, packhorse, packhorse_program
-from tests.harness.processes import HEEDING
+from tests.harness.processes import Process
 from tests.harness.waiting import eventually, pause
 
 WAIT = ("--wait", "--timeout", "300")
@@ -233,19 +233,22 @@ def test_the_version_and_help_need_no_stack() -> None:
     assert "distribute" in packhorse("--help").stdout
 
 
-def test_watching_shows_it_again(up: Up) -> None:
+def test_watching_shows_it_again(up: Up, tmp_path: Path) -> None:
     watching = ("--data", str(up.data), "get", "queues", "-o", "name", "--watch")
-    command = [sys.executable, "-m", "packhorse_services.cli", *watching]
-    with subprocess.Popen([*HEEDING, *command], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        shown = [process.stdout.readline().strip() for _ in range(9)]
-        process.send_signal(signal.SIGINT)
-        process.wait(300)
+    command = (sys.executable, "-m", "packhorse_services.cli", *watching)
+    process = Process("watch", command, {}, tmp_path)
+
+    process.start()
+    try:
+        shown = eventually(lambda: process.lines()[8:] and process.lines()[:9], timeout=180)
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait() == 130
+    finally:
+        process.kill()
     headings = [text for text in shown if text.startswith("# ")]
     names = ["sub1", "sub2", "sub3"]
     assert shown == [headings[0], *names, "", headings[1], *names]
     assert headings == sorted(set(headings)), "each time says when it was"
-    assert process.returncode == 130
 
 
 def test_the_author_s_programs_are_instances_of_one_cluster(up: Up) -> None:

@@ -17,7 +17,8 @@ from packhorse_services.cli.client.data_directory import DataDirectory
 from packhorse_services.pipeline.storage.location import Location
 from tests.harness.command_line import Up, packhorse_program
 from tests.harness.measures import WHEN, measure
-from tests.harness.processes import HEEDING, Program, running_programs
+from tests.harness.processes import Process, Program, running_programs
+from tests.harness.waiting import eventually
 
 Reported = Callable[..., tuple[str, str]]
 HOURS = ("--from", WHEN["from"], "--to", WHEN["to"])
@@ -156,22 +157,19 @@ def test_help_is_that_of_the_service(tmp_path: Path) -> None:
 def test_a_task_is_ended_in_order(number: signal.Signals, tmp_path: Path) -> None:
     """Ctrl-C comes to both processes from the terminal; SIGTERM comes to the first alone."""
     environment = {
-        **{k: v for k, v in os.environ.items() if not k.startswith("PACKHORSE_")},
         "PACKHORSE_TABLES_URL": str(tmp_path / "tables"),
         "PACKHORSE_TOKEN_FILE": str(tmp_path / "tokens.json"),
     }
     program = (sys.executable, "-m", "packhorse_services.cli", "--data", str(tmp_path / "data"))
-    process = subprocess.Popen(
-        (*HEEDING, *program, "pipeline", "serve", "--port", "0"),
-        env=environment,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
-    with process:
-        assert process.stdout is not None
-        url = json.loads(process.stdout.readline())["url"]
+    command = (*program, "pipeline", "serve", "--port", "0")
+    process = Process("task", command, environment, tmp_path)
+    process.start()
+    try:
+        url = json.loads(eventually(process.lines, timeout=180)[0])["url"]
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
         assert process.wait(300) == 0
+    finally:
+        process.kill()
     with pytest.raises(httpx.TransportError):
         httpx.get(f"{url}/livez")
 

@@ -160,12 +160,12 @@ _CONTENT: Mapping[str, list[dict[str, Any]]] = {
 }
 
 
-def written(location: Location) -> None:
-    """Write all tables, as the pipeline does."""
+def written(location: Location, *names: str) -> None:
+    """Write all tables, as the pipeline does, or only these."""
     prepare(location, PREPARED)
-    for number, (name, content) in enumerate(_CONTENT.items()):
+    for number, name in enumerate(names or _CONTENT):
         files = Files(location)
-        files.add(name, _batch(name, content))
+        files.add(name, _batch(name, _CONTENT[name]))
         actions = [file.action for file in files.close()]
         append(location, name, BatchMark(number, number + 1), actions)
 

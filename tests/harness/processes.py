@@ -26,14 +26,6 @@ from tests.harness.waiting import eventually, pause
 
 READY_S = 180.0
 
-HEEDING = (
-    sys.executable,
-    "-c",
-    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
-    "os.execv(sys.argv[1], sys.argv[1:])",
-)
-"""A test run in the background ignores SIGINT, and what it starts would inherit that."""
-
 
 class Process:
     """One program. What it says on stderr goes on in one file over all its lives."""
@@ -109,6 +101,10 @@ class Process:
         """Return the last lines of its output."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         return f"{self.name}:\n" + "\n".join(lines[-count:])
+
+    def lines(self) -> list[str]:
+        """Return the lines of its standard output so far, each of them whole."""
+        return self.output.read_text().rpartition("\n")[0].splitlines()
 
     def _signal_group(self, number: signal.Signals) -> None:
         if self.running:

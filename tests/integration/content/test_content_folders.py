@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from packhorse.content import tree
 from packhorse.content.node import Binary, Node
 from tests.harness.author import Author, check_binaries, files_below, some_content
 from tests.harness.depth import at_depth
+from tests.harness.processes import Process
 from tests.harness.s3 import S3Server
 
 
@@ -155,15 +155,12 @@ def test_killed_and_run_again_it_gives_the_same(author: Author, tmp_path: Path) 
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"content of {number}")
     reached = 0
+    settings = {"PACKHORSE_DATABASE_URL": author.url, "PACKHORSE_BLOBS_URL": author.blobs_url}
+    running = Process("import", author.command("import", content, "--at", "/a"), settings, tmp_path)
     for _ in range(2):
-        running = subprocess.Popen(
-            author.command("import", content, "--at", "/a"),
-            env=author.environment,
-            stdout=subprocess.DEVNULL,
-        )
+        running.start()
         await_more_than(author, reached, running)
-        running.send_signal(signal.SIGKILL)
-        running.wait()
+        running.kill()
         reached = len(author.nodes())
         check_binaries(author)
     assert reached > 500
@@ -172,9 +169,9 @@ def test_killed_and_run_again_it_gives_the_same(author: Author, tmp_path: Path) 
     assert files_below(tmp_path / "out") == files_below(content)
 
 
-def await_more_than(author: Author, nodes: int, running: subprocess.Popen[bytes]) -> None:
+def await_more_than(author: Author, nodes: int, running: Process) -> None:
     deadline = time.monotonic() + 120
-    while running.poll() is None and time.monotonic() < deadline:
+    while running.running and time.monotonic() < deadline:
         with author.connection() as conn:
             found = conn.execute("SELECT count(*) FROM content.node").fetchall()[0][0]
         if found > nodes:

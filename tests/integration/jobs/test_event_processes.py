@@ -2,14 +2,13 @@
 
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.harness.borrowing import borrowed
+from tests.harness.imported import Imported, begin_module
 from tests.harness.postgres import Databases, end_sessions
 from tests.harness.waiting import eventually
 
@@ -21,22 +20,20 @@ class Subject:
 
     def __init__(self, url: str, name: str, folder: Path) -> None:
         self.name, self._file = name, folder / f"{name}.txt"
-        self._command = [sys.executable, "-m", "tests.harness.jobs.event_subject", url, name]
+        self._command = ["tests.harness.jobs.event_subject", url, name, str(self._file)]
         self._file.touch()
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Imported | None = None
+        self._names = -1
 
     def start(self) -> None:
         lives = len(self.said("ready"))
-        self._process = subprocess.Popen(
-            [*self._command, str(self._file)], stdin=subprocess.PIPE, text=True, cwd=_ROOT
-        )
+        names, self._names = os.pipe()
+        self._process = begin_module(self._command, os.environ, _ROOT, [names, 1, 2])
+        os.close(names)
         eventually(lambda: len(self.said("ready")) > lives, timeout=180, what=f"{self.name} ready")
 
     def emit(self, *names: str) -> None:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        self._process.stdin.write("".join(f"{name}\n" for name in names))
-        self._process.stdin.flush()
+        os.write(self._names, "".join(f"{name}\n" for name in names).encode())
 
     def signal(self, number: signal.Signals) -> None:
         assert self._process is not None
@@ -48,9 +45,7 @@ class Subject:
 
     def end(self) -> int:
         assert self._process is not None
-        assert self._process.stdin is not None
-        with suppress(BrokenPipeError):
-            self._process.stdin.close()
+        os.close(self._names)
         return self._process.wait(120)
 
     def until_heard(self, *names: str) -> None:

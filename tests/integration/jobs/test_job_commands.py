@@ -122,7 +122,7 @@ def reported(follower: Process, count: int, job: int) -> list[list[str]]:
     """
 
     def look() -> list[list[str]]:
-        words = [line.split() for line in follower.output.read_text().splitlines()]
+        words = [line.split() for line in follower.lines()]
         lines = [line for line in words if line[2:3] == [str(job)]]
         assert len(lines) == count, follower.said()
         return lines

@@ -8,6 +8,15 @@ from packhorse_services.pipeline.reports.query import write_key
 from packhorse_services.pipeline.storage.location import Location
 from tests.harness.measures import NOON, Reports, measure
 
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Reports:
+    """One service for all, since none of these changes anything."""
+    location = Location.parse(str(tmp_path_factory.mktemp("refusals") / "tables"))
+    measure(location, "delivery", {})
+    return Reports(location)
+
+
 WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
     "no time": ({"from": "yesterday"}, "query/from", "RFC 3339"),
     "an empty time": ({"to": ""}, "query/to", "RFC 3339"),
@@ -63,17 +72,13 @@ def test_a_query_that_can_t_be_answered_is_422(
         "W" * 10_000,
     ],
 )
-def test_a_cursor_of_somebody_else_is_422(
-    reports: Reports, location: Location, cursor: str
-) -> None:
-    measure(location, "delivery", {})
+def test_a_cursor_of_somebody_else_is_422(reports: Reports, cursor: str) -> None:
     answer = reports.get("/reports/delivery", cursor=cursor)
     assert answer.status_code == 422, answer.text
     assert answer.json()["errors"][0]["pointer"] == "query/cursor"
 
 
-def test_a_cursor_is_a_value_and_never_sql(reports: Reports, location: Location) -> None:
-    measure(location, "delivery", {})
+def test_a_cursor_is_a_value_and_never_sql(reports: Reports) -> None:
     cursor = write_key([NOON, "' OR true) --", ""])
     assert len(reports.rows("delivery", cursor=cursor)) == 1  # behind it by name, and only so
     assert reports.rows("delivery", cursor=write_key([NOON, "sub1", "main"])) == []

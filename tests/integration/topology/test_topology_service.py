@@ -1,10 +1,11 @@
 """The program `packhorse-topology` on a real database, with both stores."""
 
 import json
+import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,7 +14,7 @@ import pytest
 from packhorse.db.connect import connect
 from tests.harness.command_line import program
 from tests.harness.postgres import Databases
-from tests.harness.processes import HEEDING, Program, Programs, running_programs
+from tests.harness.processes import Process, Program, Programs, running_programs
 from tests.harness.sse import EventClient
 from tests.harness.waiting import eventually
 
@@ -144,29 +145,26 @@ def test_each_store_shows_what_only_it_knows(both: Cluster) -> None:
 @pytest.mark.parametrize(
     "both", ["lease", pytest.param("voting", marks=pytest.mark.depth)], indirect=True
 )
-def test_the_command_line_shows_and_follows_it(both: Cluster) -> None:
+def test_the_command_line_shows_and_follows_it(both: Cluster, tmp_path: Path) -> None:
     """It speaks to the service, which answers alike whatever its store is."""
     shown = program(*both.packhorse("get", "instances", "-o", "name")[2:], check=True)
     assert sorted(shown.stdout.split()) == ["one", "two"]
-    watch = subprocess.Popen(
-        [*HEEDING, *both.packhorse("topology", "watch", "-o", "json")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert watch.stdout is not None
+    watch = Process("watch", both.packhorse("topology", "watch", "-o", "json"), {}, tmp_path)
+
+    def events(count: int) -> list[str]:
+        """Return so many of the first events, once they are there."""
+        lines = eventually(lambda: watch.lines()[count - 1 :] and watch.lines(), timeout=WAIT_S)
+        return [json.loads(line)["event"] for line in lines[:count]]
+
+    watch.start()
     try:
-        assert json.loads(watch.stdout.readline())["event"] == "INIT"
+        assert events(1) == ["INIT"]
         both.two.stop()
-        assert json.loads(watch.stdout.readline())["event"] == "CHANGING"
-        assert json.loads(watch.stdout.readline())["event"] == "CHANGED"
+        assert events(3) == ["INIT", "CHANGING", "CHANGED"]
         both.one.restart()
-        following = [json.loads(watch.stdout.readline())["event"] for _ in range(2)]
-        assert following[-2:] in (["CHANGING", "gap"], ["gap", "INIT"])
-        watch.send_signal(signal.SIGINT)
-        _, said = watch.communicate(timeout=120)
-        assert watch.returncode == 130
-        assert "Traceback" not in said
+        assert events(5)[3:] in (["CHANGING", "gap"], ["gap", "INIT"])
+        os.kill(watch.pid, signal.SIGINT)
+        assert watch.wait() == 130
+        assert "Traceback" not in watch.log.read_text()
     finally:
         watch.kill()
-        watch.wait()
