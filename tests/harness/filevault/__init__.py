@@ -3,6 +3,7 @@
 import re
 import zipfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -72,6 +73,7 @@ def _described(element: ElementTree.Element, path: str) -> dict[str, dict[str, s
     return own
 
 
+@cache
 def _prefixed(name: str) -> str:
     for uri, prefix in _PREFIXES.items():
         name = name.replace(f"{{{uri}}}", prefix)

@@ -10,6 +10,7 @@ from packhorse.content import tree
 from packhorse.content.node import parent_of
 from packhorse.db.connect import connect
 from tests.harness.content import PAGE, Serve
+from tests.harness.depth import at_depth
 
 
 def test_a_node_is_written_read_changed_and_removed(serve: Serve) -> None:
@@ -95,7 +96,7 @@ def test_a_removal_between_writes_leaves_no_node_without_its_folders(
     serve: Serve, database_url: str
 ) -> None:
     async def scenario(client: httpx.AsyncClient) -> None:
-        for _ in range(15):
+        for _ in range(at_depth(15, 8)):
             writes = [client.put(f"/content/a/{n % 3}/{n}", json=PAGE) for n in range(6)]
             removals = [client.delete("/content/a"), client.delete("/content/a/1")]
             mixed = [*writes[:3], removals[0], *writes[3:], removals[1]]

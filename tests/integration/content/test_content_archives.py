@@ -42,13 +42,13 @@ def test_an_archive_can_not_leave_its_place(author: Author, tmp_path: Path) -> N
 
 def test_a_zip_bomb_is_cut_off(author: Author, tmp_path: Path) -> None:
     archive = tmp_path / "bomb.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
-        for number in range(4):
-            with made.open(f"{number}.bin", "w", force_zip64=True) as member:
-                for _ in range(100):
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as made:
+        for name, megabytes in (("a", 1), ("b", 256), ("c", 1)):
+            with made.open(name, "w") as member:
+                for _ in range(megabytes):
                     member.write(bytes(1024 * 1024))
     counts = author.imported(archive, "/a", code=1)
-    assert (counts["files"], counts["refused"]) == (2, 2)
+    assert (counts["files"], counts["refused"]) == (1, 2)
 
 
 def test_a_damaged_archive(author: Author, tmp_path: Path) -> None:

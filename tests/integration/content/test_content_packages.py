@@ -7,7 +7,9 @@ import pytest
 
 from packhorse.content import tree
 from packhorse.content.node import Node
+from packhorse_services.content.filevault import docview as product
 from tests.harness.author import Author
+from tests.harness.depth import at_depth
 from tests.harness.filevault import described, files, package, real_packages
 
 JCR = 'xmlns:jcr="http://www.jcp.org/jcr/1.0" xmlns:nt="http://www.jcp.org/jcr/nt/1.0"'
@@ -254,11 +256,18 @@ def _folder(folder: Path, texts: dict[str, str]) -> Path:
     return folder
 
 
-def test_what_would_take_too_much_memory_is_refused(author: Author, tmp_path: Path) -> None:
-    many = docview('jcr:primaryType="x"', '<a jcr:primaryType="x"/>' * 100_001)
-    long = docview('jcr:primaryType="x"', " " * 16 * 1024**2)
+def test_what_would_take_too_much_memory_is_refused(
+    author: Author, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = product._MOST_NODES, product._LARGEST
+    assert limits == (100_000, 16 * 1024**2)
+    nodes, length = at_depth(limits, (1_000, 1024**2))
+    monkeypatch.setattr(product, "_MOST_NODES", nodes)
+    monkeypatch.setattr(product, "_LARGEST", length)
+    many = docview('jcr:primaryType="x"', '<a jcr:primaryType="x"/>' * (nodes + 1))
+    long = docview('jcr:primaryType="x"', " " * length)
     deep = docview('jcr:primaryType="x"', "<a>" * 500 + "</a>" * 500)
-    endless = docview("a='" + "a" * 16 * 1024**2)
+    endless = docview("a='" + "a" * length)
     documents = (many, long, deep, endless)
     texts = {f"content/{n}/.content.xml": text for n, text in enumerate(documents)}
     done = author.run("import", package(tmp_path / "in.zip", texts), code=1)
