@@ -17,46 +17,43 @@ def _interval(one: Cluster) -> float:
     return state.interval_s
 
 
-def _peers(one: Cluster) -> list[Peer]:
-    return one.assembled.connectors._knowledge.peers()
+def _heard_for_a_timeout(one: Cluster) -> list[Peer]:
+    heard: dict[float, Peer] = {}
+
+    def for_a_timeout() -> bool:
+        peers = one.assembled.connectors._knowledge.peers()
+        heard.update({kept.received_at: kept for kept in peers})
+        return bool(heard) and max(heard) - min(heard) > _TIMEOUT_S
+
+    eventually(for_a_timeout, timeout=_GROWN_S, what="heard for longer than the time-out")
+    return list(heard.values())
 
 
-def test_calm_makes_it_grow_and_a_change_on_either_side_takes_it_back(databases: Databases) -> None:
+def test_calm_makes_it_grow_at_both_and_a_change_on_either_side_takes_it_back(
+    databases: Databases,
+) -> None:
     one = Cluster("one", databases.new(), **_QUICK)
     two = Cluster("two", databases.new(), urls=(one.url,), **_QUICK)
+    known_to_one = one.assembled.connectors.states
+
+    def has_grown() -> bool:
+        intervals = [_interval(two), *(known.interval_s for known in known_to_one())]
+        return intervals == [_LONGEST_S, _LONGEST_S]
+
     with running(one, two):
         until_known(two, ["one"])
+        eventually(has_grown, timeout=_GROWN_S, interval=0.3, what="it has grown")
+        heard = _heard_for_a_timeout(one)
+        for kept in heard:  # each holds for what the connector adds to its pause
+            longer = kept.backoff_interval_s - _QUICK["interval_s"]
+            assert abs(kept.expires_at - kept.received_at - (_TIMEOUT_S + longer)) < 0.05
+        assert _LONGEST_S in {kept.backoff_interval_s for kept in heard}
+        until_known(one, ["two"])
         for changed, name in ((two, "two"), (one, "one")):
-            eventually(lambda: _interval(two) == _LONGEST_S, timeout=_GROWN_S, what="it has grown")
+            eventually(has_grown, timeout=_GROWN_S, interval=0.3, what="it has grown")
             changed.topology.change(cluster(name, f"{name}-1", seen="changed"))
             eventually(lambda: _interval(two) < _LONGEST_S, interval=0.01, what="it is back")
             eventually(lambda: two.states() == [ConnectorPhase.CONNECTED])
-
-
-def test_the_peer_waits_longer_for_a_connector_that_backs_off(databases: Databases) -> None:
-    one = Cluster("one", databases.new(), **_QUICK)
-    two = Cluster("two", databases.new(), urls=(one.url,), **_QUICK)
-    with running(one, two):
-        until_known(one, ["two"])
-        eventually(
-            lambda: (
-                [known.interval_s for known in one.assembled.connectors.states()] == [_LONGEST_S]
-            ),
-            timeout=_GROWN_S,
-            what="the peer knows of it",
-        )
-        heard: dict[float, Peer] = {}
-
-        def for_a_timeout() -> bool:
-            heard.update({kept.received_at: kept for kept in _peers(one)})
-            return bool(heard) and max(heard) - min(heard) > _TIMEOUT_S
-
-        eventually(for_a_timeout, timeout=_GROWN_S, what="heard for longer than the time-out")
-        for kept in heard.values():  # each holds for what the connector adds to its pause
-            longer = kept.backoff_interval_s - _QUICK["interval_s"]
-            assert abs(kept.expires_at - kept.received_at - (_TIMEOUT_S + longer)) < 0.05
-        assert _LONGEST_S in {kept.backoff_interval_s for kept in heard.values()}
-        until_known(one, ["two"])
 
 
 def test_a_restarted_connector_goes_on(databases: Databases) -> None:
