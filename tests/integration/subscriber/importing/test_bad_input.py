@@ -86,7 +86,7 @@ def test_r14_a_blob_that_stays_away_is_a_failed_attempt(feed: Feed, workers: Wor
 def test_r10_a_blob_store_that_is_away_is_waited_for(feed: Feed, workers: Workers) -> None:
     worker = workers(policy=RetryPolicy(0, 0.0, 0.0))
     by_reference(feed)
-    away = BlobDouble(feed.blobs, BlobStoreUnavailable("away"), 40)
+    away = BlobDouble(feed.blobs, BlobStoreUnavailable("away"), 8)
     worker.blobs = away  # type: ignore[assignment]
     worker.run()
     assert failed(worker, feed) == []

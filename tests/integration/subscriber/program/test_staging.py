@@ -33,10 +33,14 @@ def golden_url(second_database: str) -> str:
     return second_database
 
 
-@pytest.fixture(params=["memory", "sql"])
+BOTH_JOURNALS = pytest.mark.parametrize("journal_url", ["memory", "sql"], indirect=True)
+"""What is read of a journal is held for each by test_staging_follower and test_follower."""
+
+
+@pytest.fixture
 def journal_url(request: pytest.FixtureRequest) -> str:
-    """The journal in memory, then the one in Postgres."""
-    if request.param == "memory":
+    """The journal in memory, or the one in Postgres."""
+    if getattr(request, "param", "memory") == "memory":
         return f"memory://{uuid.uuid4()}"
     databases: Databases = request.getfixturevalue("databases")
     return databases.new("journal")
@@ -76,6 +80,7 @@ def reported_by(feed: Feed, name: str) -> list[StatusMessage]:
     return [status for status in feed.statuses() if status.subscriber == name]
 
 
+@BOTH_JOURNALS
 def test_nothing_is_imported_before_the_golden_one_has_it(
     feed: Feed, database_url: str, golden_url: str
 ) -> None:
@@ -193,10 +198,11 @@ def test_a_golden_one_that_began_later_is_named(
     assert set(content_of(database_url)) == {"/b"}
 
 
+@BOTH_JOURNALS
 def test_decisions_survive_restarts_of_both(feed: Feed, database_url: str, golden_url: str) -> None:
     bad: list[int] = []
     for round_ in range(3):
-        for number in range(20):
+        for number in range(6):
             feed.add(page(f"/n{number}", round_))
         bad.append(feed.bad())
         last = feed.add(page("/last", round_))

@@ -73,7 +73,7 @@ def test_a_worker_paused_longer_than_its_lease_imports_nothing_twice(
     second.ready()
     for round_, (runs, other) in enumerate([(first, second), (second, first)]):
         runs.pause()
-        for number in range(50):
+        for number in range(15):
             last = journal_feed.add(page("/n", 100 * round_ + number))
         reached(database_url, last)
         runs.resume()
@@ -98,9 +98,9 @@ def test_a_worker_killed_again_and_again_loses_and_repeats_nothing(
     journal_feed.producer = "author"
     program = start(programs, database_url)
     for round_ in range(3):
-        for number in range(100):
-            last = journal_feed.add(page(f"/n{number % 7}", 100 * round_ + number))
-        reached(database_url, last - 60)
+        for number in range(40):
+            last = journal_feed.add(page(f"/n{number % 7}", 40 * round_ + number))
+        reached(database_url, last - 24)
         program.kill()
         program.start()
     reached(database_url, last)
