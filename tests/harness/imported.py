@@ -64,7 +64,7 @@ def can_begin(command: Sequence[str], environment: Mapping[str, str]) -> bool:
         and tuple(command[:2]) == (sys.executable, "-m")
         and (
             command[2] in SERVICES
-            or (command[2] == COMMAND_LINE and command[3] != "up")  # which `stack_program` is for
+            or (command[2] == COMMAND_LINE and command[3] != "up")  # it starts for itself
             or command[2].startswith(_OURS)
             or tuple(command[2:4]) in _OF_PIPELINE
             or (command[2] == _KILLED and command[4] != PIPELINE)
