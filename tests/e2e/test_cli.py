@@ -14,7 +14,8 @@ import pytest
 from packhorse.client.addresses import read_token
 from packhorse_services.cli.app import run
 from tests.harness.command_line import Up, packhorse, packhorse_program
-from tests.harness.processes import Process
+from tests.harness.imported import COMMAND_LINE
+from tests.harness.processes import Process, first_lines
 from tests.harness.waiting import eventually, pause
 
 WAIT = ("--wait", "--timeout", "300")
@@ -235,12 +236,10 @@ def test_the_version_and_help_need_no_stack() -> None:
 
 def test_watching_shows_it_again(up: Up, tmp_path: Path) -> None:
     watching = ("--data", str(up.data), "get", "queues", "-o", "name", "--watch")
-    command = (sys.executable, "-m", "packhorse_services.cli", *watching)
-    process = Process("watch", command, {}, tmp_path)
-
+    process = Process("watch", (sys.executable, "-m", COMMAND_LINE, *watching), {}, tmp_path)
     process.start()
     try:
-        shown = eventually(lambda: process.lines()[8:] and process.lines()[:9], timeout=180)
+        shown = first_lines(process, 9)
         os.kill(process.pid, signal.SIGINT)
         assert process.wait() == 130
     finally:

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +15,8 @@ from packhorse.client.addresses import read_token
 from packhorse.messaging.numbered import number_of
 from packhorse.messaging.open import open_journal
 from packhorse_services.cli.client.data_directory import DataDirectory
-from tests.harness.command_line import Up, packhorse
+from tests.harness.command_line import Up, packhorse, program
+from tests.harness.imported import COMMAND_LINE
 from tests.harness.journals import everything
 from tests.harness.processes import Process
 
@@ -69,10 +69,10 @@ def test_r5_a_replay_that_is_killed_goes_on_and_sends_nothing_twice(
     up: Up, paths: Path, publisher: httpx.Client, tmp_path: Path
 ) -> None:
     command = ("distribute", "--from-file", str(paths), "--producer", "killed", "--batch", "9")
-    program = ("packhorse_services.cli", "--data", str(up.data), *command)
+    whole = (COMMAND_LINE, "--data", str(up.data), *command)
     for point in ("before20", "after20"):
         deadly = (sys.executable, "-m", "tests.harness.killed_program", f"{SEND}@{point}")
-        killed = Process(point, (*deadly, *program), {}, tmp_path)
+        killed = Process(point, (*deadly, *whole), {}, tmp_path)
         killed.start()
         assert killed.wait(540) == -signal.SIGKILL, killed.said()
     sent = last_sequence(publisher, "killed")
@@ -83,16 +83,16 @@ def test_r5_a_replay_that_is_killed_goes_on_and_sends_nothing_twice(
     assert "0 published" in packhorse(*command, data=up.data).stderr
 
 
-def test_r5_replays_that_race_fence_each_other_and_send_each_line_once(up: Up, paths: Path) -> None:
+def test_r5_replays_that_race_fence_each_other_and_send_each_line_once(
+    up: Up, paths: Path, tmp_path: Path
+) -> None:
     command = ("distribute", "--from-file", str(paths), "--producer", "raced")
-    whole = (sys.executable, "-m", "packhorse_services.cli", "--data", str(up.data), *command)
-    racing = [
-        subprocess.Popen(whole, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    ended = [(process.communicate(timeout=540)[1], process.returncode) for process in racing]
-    codes = Counter(code for _, code in ended)
-    assert codes in ({0: 1, 4: 1}, {0: 2}), ended
+    whole = (sys.executable, "-m", COMMAND_LINE, "--data", str(up.data), *command)
+    racing = [Process(f"raced-{number}", whole, {}, tmp_path) for number in range(2)]
+    for process in racing:
+        process.start()
+    codes = Counter(process.wait(540) for process in racing)
+    assert codes in ({0: 1, 4: 1}, {0: 2}), [process.said() for process in racing]
     assert sequences(up, "raced") == list(range(2, LINES + 1))
 
 
@@ -116,14 +116,8 @@ def test_a_refused_line_is_named_and_the_replay_goes_on_from_there(
 
 
 def test_stdin_is_a_file_too(up: Up) -> None:
-    command = (
-        *(sys.executable, "-m", "packhorse_services.cli", "--data", str(up.data)),
-        *("distribute", "--from-file", "-", "--producer", "piped", "--action", "test"),
-    )
-    done = subprocess.run(
-        command, input="/a\n/b\n", capture_output=True, text=True, timeout=540, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    command = ("distribute", "--from-file", "-", "--producer", "piped", "--action", "test")
+    program(COMMAND_LINE, "--data", str(up.data), *command, stdin="/a\n/b\n", check=True)
     assert sequences(up, "piped") == [1, 2]
     shown = packhorse("get", "producer", "piped", data=up.data).stdout
     assert "piped" in shown

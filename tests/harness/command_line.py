@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 from packhorse_services.cli.app import run
 from packhorse_services.cli.client.data_directory import DataDirectory
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
-from tests.harness.imported import COMMAND_LINE, begin
+from tests.harness.imported import COMMAND_LINE, begin_module
 from tests.harness.processes import READY_S, Process
 from tests.harness.waiting import eventually
 
@@ -108,12 +108,17 @@ def program(
     module: str,
     *arguments: str,
     environment: Mapping[str, str] | None = None,
+    stdin: str = "",
     check: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Run a module of ours to its end in a process of its own, a fork that has imported it."""
-    command = (sys.executable, "-m", module, *arguments)
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as said:
-        code = begin(command, environment or os.environ, out, said).wait(540)
+    with ExitStack() as stack:
+        given, out, said = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+        given.write(stdin.encode())
+        given.seek(0)
+        files = [file.fileno() for file in (given, out, said)]
+        begun = begin_module((module, *arguments), environment or os.environ, Path.cwd(), files)
+        code = begun.wait(540)
         out.seek(0)
         said.seek(0)
         texts = out.read().decode(), said.read().decode()

@@ -64,8 +64,8 @@ def can_begin(command: Sequence[str], environment: Mapping[str, str]) -> bool:
         and tuple(command[:2]) == (sys.executable, "-m")
         and (
             command[2] in SERVICES
-            or (command[2] == COMMAND_LINE and command[3] != "up")  # it starts for itself
             or command[2].startswith(_OURS)
+            or (command[2] == COMMAND_LINE and "up" not in command)
             or tuple(command[2:4]) in _OF_PIPELINE
             or (command[2] == _KILLED and command[4] != PIPELINE)
         )
@@ -221,7 +221,8 @@ def _became(given: Mapping[str, Any], files: Sequence[int]) -> list[str]:
     os.chdir(given["folder"])
     os.environ.clear()
     os.environ.update(given["environment"])
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by tests in the background
+    # A test run in the background ignores it, and what it starts would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     arguments: list[str] = given["arguments"]
     if given["stopped"]:
         os.kill(os.getpid(), signal.SIGSTOP)

@@ -254,6 +254,18 @@ def is_ready(url: str) -> bool:
         return False
 
 
+def first_lines(process: Process, count: int) -> list[str]:
+    """Wait until it has written so many lines, and return them."""
+
+    def written() -> list[str]:
+        lines = process.output.read_text().splitlines(keepends=True)
+        assert len(lines) >= count, process.said()
+        assert lines[count - 1].endswith("\n")
+        return [line.strip() for line in lines[:count]]
+
+    return eventually(written, timeout=READY_S, what=f"{count} lines of {process.name}")
+
+
 def _absolute(prefix: Sequence[str]) -> list[str]:
     """The leash runs its command by path."""
     if not prefix:

@@ -12,9 +12,10 @@ import httpx
 import pytest
 
 from packhorse.db.connect import connect
-from tests.harness.command_line import program
+from tests.harness.command_line import packhorse_program
+from tests.harness.imported import COMMAND_LINE
 from tests.harness.postgres import Databases
-from tests.harness.processes import Process, Program, Programs, running_programs
+from tests.harness.processes import Process, Program, Programs, first_lines, running_programs
 from tests.harness.sse import EventClient
 from tests.harness.waiting import eventually
 
@@ -60,9 +61,8 @@ class Cluster:
             return []
         return [one["id"] for one in found["clusters"][0]["instances"]]
 
-    def packhorse(self, *arguments: str) -> list[str]:
-        server = ("--server", self.one.url, "--token", self.programs.token)
-        return [sys.executable, "-m", "packhorse_services.cli", *server, *arguments]
+    def packhorse(self, *arguments: str) -> tuple[str, ...]:
+        return ("--server", self.one.url, "--token", self.programs.token, *arguments)
 
 
 @pytest.fixture(params=["lease", "voting"])
@@ -149,14 +149,13 @@ def test_a_killed_leader_is_replaced_and_everybody_is_notified(mortal: Cluster) 
 )
 def test_the_command_line_shows_and_follows_it(both: Cluster, tmp_path: Path) -> None:
     """It speaks to the service, which answers alike whatever its store is."""
-    shown = program(*both.packhorse("get", "instances", "-o", "name")[2:], check=True)
+    shown = packhorse_program(*both.packhorse("get", "instances", "-o", "name"))
     assert sorted(shown.stdout.split()) == ["one", "two"]
-    watch = Process("watch", both.packhorse("topology", "watch", "-o", "json"), {}, tmp_path)
+    watching = both.packhorse("topology", "watch", "-o", "json")
+    watch = Process("watch", (sys.executable, "-m", COMMAND_LINE, *watching), {}, tmp_path)
 
     def events(count: int) -> list[str]:
-        """Return so many of the first events, once they are there."""
-        lines = eventually(lambda: watch.lines()[count - 1 :] and watch.lines(), timeout=WAIT_S)
-        return [json.loads(line)["event"] for line in lines[:count]]
+        return [json.loads(line)["event"] for line in first_lines(watch, count)]
 
     watch.start()
     try:
@@ -167,6 +166,6 @@ def test_the_command_line_shows_and_follows_it(both: Cluster, tmp_path: Path) ->
         assert events(5)[3:] in (["CHANGING", "gap"], ["gap", "INIT"])
         os.kill(watch.pid, signal.SIGINT)
         assert watch.wait() == 130
-        assert "Traceback" not in watch.log.read_text()
+        assert "Traceback" not in watch.said()
     finally:
         watch.kill()
