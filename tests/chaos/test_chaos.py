@@ -31,10 +31,10 @@ from tests.harness.postgres import Databases, running_postgres
 from tests.harness.processes import Program, Programs, running_programs
 from tests.harness.waiting import eventually
 
-PACKAGES = int(os.environ.get("TEST_CHAOS_PACKAGES", "200"))
+PACKAGES = int(os.environ.get("TEST_CHAOS_PACKAGES", "120"))
 SEED = int(os.environ.get("TEST_CHAOS_SEED", "1"))
 SETTLED_S = 180.0
-FAULT_EVERY_S = 3.0
+FAULT_EVERY_S = 3.0 if PACKAGES >= 1000 else 1.5
 SUBSCRIBERS = ("sub1", "sub2")
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(7200)]

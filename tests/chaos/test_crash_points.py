@@ -26,7 +26,7 @@ from tests.harness.processes import Process
 from tests.harness.subscriber import content_of, rows_of
 from tests.harness.traced import run_until_send
 
-STRIDE = int(os.environ.get("TEST_CRASH_STRIDE", "61"))
+STRIDE = int(os.environ.get("TEST_CRASH_STRIDE", "97"))
 MOST_POINTS = 4000
 """Ten times what a subject sends that has to wait for nobody."""
 

@@ -31,10 +31,10 @@ from tests.harness.journals import everything
 from tests.harness.postgres import Databases
 from tests.harness.processes import Program, running_programs
 
-REQUESTS = int(os.environ.get("TEST_CHAOS_REQUESTS", "300"))
+REQUESTS = int(os.environ.get("TEST_CHAOS_REQUESTS", "120"))
 SEED = int(os.environ.get("TEST_CHAOS_SEED", "1"))
 SOURCES = 8
-KILL_EVERY_S = 3.0
+KILL_EVERY_S = 3.0 if REQUESTS >= 1000 else 1.5
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3600)]
 

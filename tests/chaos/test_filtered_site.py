@@ -1,6 +1,6 @@
 """A site for two subscribers that filter and map it as they like, killed while they import (R35).
 
-`make test` takes 400 pages; TEST_FILTERED_PAGES=20000 is what `make chaos` does.
+`make test` takes 200 pages; TEST_FILTERED_PAGES=20000 is what `make chaos` does.
 """
 
 import json
@@ -20,7 +20,7 @@ from tests.harness.realistic_pages import page
 from tests.harness.site import Site, site
 from tests.harness.subscriber import content_of
 
-PAGES = int(os.environ.get("TEST_FILTERED_PAGES", "400"))
+PAGES = int(os.environ.get("TEST_FILTERED_PAGES", "200"))
 TOP = "/content/site"
 PARTS = ("north", "south", "shared", "shared/drafts")
 FILTERS = {

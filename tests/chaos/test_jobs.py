@@ -33,11 +33,12 @@ from tests.harness.postgres import Databases, running_postgres
 from tests.harness.processes import Process
 from tests.harness.waiting import eventually
 
-JOBS = int(os.environ.get("TEST_CHAOS_JOBS", "450"))
+JOBS = int(os.environ.get("TEST_CHAOS_JOBS", "200"))
 SEED = int(os.environ.get("TEST_CHAOS_SEED", "1"))
 WORKERS = 4
-FAULTY_S = max(12.0, JOBS / 150)
-"""For how long jobs are given; faults go on until all are done."""
+FAULTY_S = max(8.0, JOBS / 150)
+"""For how long jobs are given; faults go on until all are given, and each kind has come."""
+KINDS = frozenset({"killed", "paused", "stopped", "postgres restarted"})
 SETTLED_S = 240.0
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3600)]
@@ -125,7 +126,7 @@ class Faults:
         self._run, self._server, self._chance = run, server, random.Random(seed)
         self._paused: dict[str, float] = {}
         self._menu: list[Callable[[], str]] = []
-        self._next_restart = time.monotonic() + 5.0
+        self._next_restart = time.monotonic() + min(5.0, FAULTY_S / 3)
         self.done: Counter[str] = Counter()
 
     def step(self) -> None:
@@ -141,7 +142,7 @@ class Faults:
         if now >= self._next_restart:
             self._restart_postgres()
             self._next_restart = time.monotonic() + self._chance.uniform(5, 12)
-        elif self._chance.random() < 0.4:
+        elif self._chance.random() < 0.6:
             self.done[self._kind()()] += 1
 
     def heal(self) -> None:
@@ -197,7 +198,7 @@ def test_every_effect_is_there_once_whatever_is_killed() -> None:
         giver, faults = Giver(run.jobs(), JOBS, FAULTY_S), Faults(run, server, SEED)
         began = time.monotonic()
         giver.start()
-        while giver.running:
+        while giver.running or KINDS - faults.done.keys():
             faults.step()
             time.sleep(1.0)
         faults.heal()

@@ -66,7 +66,7 @@ class Site(Schedules):
 
         return eventually(look, timeout=WAIT_S, what="another instance leads")
 
-    def more(self, schedule: str, number: int = 3) -> None:
+    def more(self, schedule: str, number: int) -> None:
         """Wait for more moments."""
         before = len(self.fire_times(schedule))
         eventually(lambda: len(self.fire_times(schedule)) >= before + number, timeout=WAIT_S)
@@ -121,16 +121,15 @@ def make(database_url: str, tmp_path: Path) -> Callable[..., Site]:
 def test_leaders_that_are_paused_and_killed_at_a_moment(make: Callable[..., Site]) -> None:
     with running(make()) as site:
         first = site.another_fires("")
-        site.more("leader")
         site.processes[first].pause()
         second = site.another_fires(first)
         site.processes[first].resume()
-        site.more("leader")
+        site.more("leader", 2)
         site.processes[second].kill()
         site.another_fires(second)
         site.processes[second].start()
-        site.more("leader")
-        site.more("single")
+        site.more("leader", 1)
+        site.more("single", 1)
     assert site.misfires() == 0
     site.check("leader")
     site.check("single")

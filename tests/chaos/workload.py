@@ -16,6 +16,7 @@ from tests.chaos.ledger import ONCE, SHARED
 
 _SHARED_PATHS = 20
 _RETRY_S = 0.2
+_WHILE_FAULTS_COME_S = 0.3
 
 
 @dataclass
@@ -73,6 +74,8 @@ class Workload:
             raise
 
     def _take(self) -> int | None:
+        if self._next >= self.total:  # traffic for the faults to come, not all that the machine has
+            self.may_end.wait(_WHILE_FAULTS_COME_S)
         with self._lock:
             enough = self._next >= self.total and self.may_end.is_set()
             if enough or self._stop.is_set():
