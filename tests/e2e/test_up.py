@@ -65,57 +65,76 @@ def _gone(pid: int) -> bool:
         return True
 
 
-@pytest.mark.parametrize("journal", JOURNALS, indirect=True)
-def test_a_stack_goes_on_after_kill_9_of_everything(folder: Path, journal: list[str]) -> None:
-    stack = Up(folder, "--subscribers", "2", *journal)
-    stack.start()
-    stack.ready()
-    _import(stack, folder, "before")
-    packhorse("distribute", "--deep", "/site", *WAIT, data=stack.data)
-    assert _all_equal(stack)
-
-    _import(stack, folder, "after")
-    packhorse("distribute", "--deep", "/site", data=stack.data)
-    stack.kill_everything()
-    stack.start()
-    stack.ready()
+def _goes_on(killed: Up, following: Up, folder: Path) -> None:
+    """End everything with SIGKILL while a package is under way."""
+    _import(killed, folder, "before")
+    packhorse("distribute", "--deep", "/site", *WAIT, data=killed.data)
+    assert _all_equal(killed)
+    _import(killed, folder, "after")
+    packhorse("distribute", "--deep", "/site", data=killed.data)
+    killed.kill_everything()
+    following.start()
+    following.ready()
     eventually(
-        lambda: _all_equal(stack), timeout=WAIT_S, what="the package of before the kill is imported"
-    )
-    pids = stack.pids()
-    assert stack.stop() == 0, stack.said()
-    assert all(_gone(pid) for pid in pids.values()), "nothing is left behind"
-
-
-def test_what_dies_is_renewed_and_what_is_killed_leaves_nothing(folder: Path) -> None:
-    stack = Up(folder, "--subscribers", "1", module=COMMAND_LINE)
-    stack.start()
-    stack.ready()
-    first = stack.pids()
-    for name in ("publisher", "sub1", "postgres"):
-        os.kill(first[name], signal.SIGKILL)
-    eventually(
-        lambda: (
-            not {first["publisher"], first["sub1"], first["postgres"]} & {*stack.pids().values()}
-        ),
-        what="all are renewed",
+        lambda: _all_equal(following),
         timeout=WAIT_S,
+        what="the package of before the kill is imported",
     )
+
+
+def _renews(stack: Up) -> None:
+    first = stack.pids()
+    dying = {first[name] for name in ("publisher", "sub1", "postgres")}
+    for pid in dying:
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not dying & {*stack.pids().values()}, what="all are renewed", timeout=WAIT_S)
     eventually(lambda: _distributes(stack), timeout=WAIT_S, what="the renewed stack distributes")
 
-    renewed = stack.pids()
-    os.kill(stack.pid, signal.SIGKILL)
-    stack.wait()
-    programs = [pid for name, pid in renewed.items() if name != "postgres"]
+
+def _leaves_nothing(killed: Up, following: Up) -> None:
+    """End the supervisor alone: its server stays and is taken over, its programs end."""
+    before = killed.pids()
+    os.kill(killed.pid, signal.SIGKILL)
+    killed.wait()
+    programs = [pid for name, pid in before.items() if name != "postgres"]
     eventually(
         lambda: all(_gone(pid) for pid in programs),
         timeout=WAIT_S,
         what="no program outlives the supervisor",
     )
+    following.start()
+    following.ready()
+    after = following.pids()
+    assert after["postgres"] == before["postgres"], "the server was adopted"
+    assert following.stop() == 0, following.said()
+    assert all(_gone(pid) for pid in after.values()), "nothing is left behind"
+
+
+def _shows_what_cannot_start(stack: Up, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = stack.log.stat().st_size
+    monkeypatch.setenv("PACKHORSE_OUTBOX_PACKAGES", "0")
     stack.start()
-    stack.ready()
-    assert stack.pids()["postgres"] == renewed["postgres"], "the server was adopted"
-    assert stack.stop() == 0
+    assert stack.wait() == 1
+    assert stack.output.read_text() == ""
+    said = stack.log.read_bytes()[known:].decode()
+    assert "ended with exit code" in said
+    assert "PACKHORSE_OUTBOX_PACKAGES" in said, "the program's own last words"
+    assert not EmbeddedPostgres(DataDirectory(stack.data).postgres).running()
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("journal", JOURNALS, indirect=True)
+def test_one_folder_outlives_whatever_happens_to_its_stacks(
+    folder: Path, journal: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--subscribers", "2", *journal)
+    forked, real = Up(folder, *options), Up(folder, *options, module=COMMAND_LINE)
+    forked.start()
+    forked.ready()
+    _goes_on(forked, real, folder)
+    _renews(real)
+    _leaves_nothing(real, forked)
+    _shows_what_cannot_start(forked, monkeypatch)
 
 
 def test_a_folder_in_use_is_refused(up: Up) -> None:
@@ -129,19 +148,6 @@ def test_a_port_that_is_taken_is_refused_before_anything_runs(up: Up, folder: Pa
     refused = packhorse("up", "--data", str(folder / "data"), "--port", port, check=False)
     assert (refused.returncode, refused.stdout) == (1, "")
     assert f"port {port} is in use" in refused.stderr
-
-
-def test_a_program_that_cannot_start_is_shown(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PACKHORSE_OUTBOX_PACKAGES", "0")
-    stack = Up(folder, "--subscribers", "1")
-    stack.start()
-    assert stack.wait() == 1
-    assert stack.output.read_text() == ""
-    assert "ended with exit code" in stack.said()
-    assert "PACKHORSE_OUTBOX_PACKAGES" in stack.said(), "the program's own last words"
-    assert not EmbeddedPostgres(DataDirectory(stack.data).postgres).running()
 
 
 def test_json_is_one_line_with_everything(up: Up) -> None:
