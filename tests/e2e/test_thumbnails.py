@@ -14,7 +14,7 @@ from tests.harness.site import Site, site
 from tests.harness.subscriber import rows_of
 from tests.harness.waiting import eventually
 
-PICTURES = 12
+PICTURES = 6
 
 APP = """
 import itertools, os, signal
@@ -61,7 +61,8 @@ def test_r34_each_picture_has_one_thumbnail_whatever_is_killed(
 
     def instance(name: str, **environment: str) -> Process:
         given = {"PACKHORSE_DATABASE_URL": url, "PACKHORSE_INSTANCE_ID": name, **environment}
-        return Process(name, [sys.executable, str(script)], given, tmp_path)
+        command = (sys.executable, "-m", "tests.harness.script", str(script))
+        return Process(name, command, given, tmp_path)
 
     first, second = instance("first", DIES_AT="3"), instance("second")
     first.start()

@@ -62,7 +62,7 @@ def test_a_killed_leader_is_replaced_and_comes_back_last(five: Cluster) -> None:
 
 def test_restarted_one_by_one_each_goes_last(five: Cluster) -> None:
     order = five.agreed_order()
-    for name in list(order):
+    for name in order[:3]:  # the leader is the first of them
         one = five.instances[name]
         assert one.stop() == 0, one.said()
         order = [other for other in order if other != name]
@@ -91,6 +91,7 @@ def test_a_paused_leader_cannot_act_when_it_goes_on(five: Cluster) -> None:
     check_work(five.url)
 
 
+@pytest.mark.proof
 def test_the_check_of_the_work_finds_a_leader_that_is_not_fenced(databases: Databases) -> None:
     with cluster(databases.new("topology")) as made:
         paused = made.add("a", unfenced=True)

@@ -59,7 +59,7 @@ class Ring:
         return eventually(agreed, timeout=WAIT_S, what=f"{len(services)} clusters see each other")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def ring(databases: Databases) -> Iterator[Ring]:
     journal_url = databases.new("journal")
     key = secrets.token_hex(32)
@@ -118,3 +118,4 @@ def test_an_instance_that_leaves_goes_from_all_clusters(ring: Ring) -> None:
         return all(sorted(clusters) == left for clusters in seen)
 
     eventually(left_everywhere, timeout=WAIT_S, what="all clusters have heard of it")
+    ring.content.start()

@@ -35,6 +35,7 @@ _OURS = (
     "tests.chaos.",
     "tests.harness.jobs.",
     "tests.harness.restore_subject",
+    "tests.harness.script",
     "tests.harness.stack_program",
     "tests.harness.topology.",
 )
