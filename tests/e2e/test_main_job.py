@@ -112,25 +112,3 @@ def test_the_queue_of_a_subscriber_that_is_away_waits_for_it(running: Site) -> N
     running.subscribers["sub2"].start()
     eventually(lambda: running.queue("sub2")["state"] == "IDLE", what="sub2 caught up")
     assert _same_everywhere(running, "/away")
-
-
-def test_everything_restarted_goes_on_where_it_was(running: Site) -> None:
-    running.put("/restart/before")
-    running.distribute_everywhere("/restart/before")
-    running.programs.stop()
-    running.start()
-    running.put("/restart/after")
-    running.distribute_everywhere(deep=["/restart"])
-    assert _same_everywhere(running, "/restart")
-
-
-def test_everything_killed_at_once_loses_and_repeats_nothing(running: Site) -> None:
-    offsets = []
-    for number in range(20):
-        running.put(f"/killed/{number}")
-        offsets.append(running.distribute(f"/killed/{number}")["offset"])
-    running.programs.kill()
-    running.start()
-    running.distribute_everywhere("/killed", action="TEST")
-    assert offsets == sorted(set(offsets))
-    assert _same_everywhere(running, "/killed")

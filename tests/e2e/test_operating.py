@@ -143,19 +143,27 @@ def _subscription(site: Site, name: str) -> dict[str, Any]:
     return subscription
 
 
-def test_a_clear_is_reported_from_issue_to_end_also_to_one_that_is_away(
+def test_r19_a_clear_is_reported_from_issue_to_end_also_to_one_that_is_away(
     running: Site, name: str
 ) -> None:
     running.put(f"/{name}/closed")
     running.put(f"/{name}/open/page")
     refused = running.distribute(f"/{name}/closed")
-    eventually(
-        lambda: running.queue(name)["state"] == "BLOCKED", timeout=WAIT_S, what="it is blocked"
-    )
+
+    def blocked() -> Document:
+        queue = running.queue(name)
+        assert queue["state"] == "BLOCKED"
+        assert queue["head"]["attempts"] >= 3
+        return queue
+
+    queue = eventually(blocked, timeout=WAIT_S, what="it is blocked")
+    assert f"/{name}/closed" in queue["head"]["last_error"]
     program = running.subscribers[name]
     program.kill()
     behind = running.distribute(f"/{name}/open/page")
     waiting(running, name, 2)
+    entries = running.queue(name)["entries"]
+    assert [entry["offset"] for entry in entries] == [refused["offset"], behind["offset"]]
     issued = command(running, running.clear(name, up_to_offset=refused["offset"]))
     given = becomes(running, issued, "SENT")
     assert given["removed"] is None
@@ -165,6 +173,10 @@ def test_a_clear_is_reported_from_issue_to_end_also_to_one_that_is_away(
     assert applied["removed"] == 1
     assert applied["issued_at"] <= applied["seen_at"] <= applied["ended_at"]
     running.everywhere(behind)
+    assert running.at(name, f"/{name}/open/page") is not None
+    assert running.at(name, f"/{name}/closed") is None
+    became = running.everywhere(refused)["subscribers"]
+    assert {one["subscriber"]: one["state"] for one in became}[name] == "REMOVED"
     listed = running.get(f"/commands?subscriber={name}")["commands"]
     assert [one["command_id"] for one in listed] == [given["command_id"]]
 

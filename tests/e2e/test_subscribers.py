@@ -1,20 +1,9 @@
 """Subscribers that join, leave, fail and are copied, as the publisher's queues show them."""
 
-from tests.harness.site import Document, Site
+from tests.harness.site import Site
 from tests.harness.waiting import eventually
 
 IMPATIENT = {"backoff_first_s": 0.1, "backoff_longest_s": 0.2, "announce_s": 1}
-
-
-def _blocked(site: Site, name: str, entries: int) -> Document:
-    def look() -> Document | None:
-        queue = site.queue(name)
-        blocked = queue["state"] == "BLOCKED" and len(queue["entries"]) == entries
-        return queue if blocked else None
-
-    found = eventually(look, what=f"{name} is blocked")
-    assert found is not None
-    return found
 
 
 def test_r12_a_copied_database_goes_on_from_its_offset(running: Site) -> None:
@@ -32,27 +21,6 @@ def test_r12_a_copied_database_goes_on_from_its_offset(running: Site) -> None:
     assert "copy" in {one["subscriber"] for one in became["subscribers"]}
     assert len(set(running.hashes("/copied").values())) == 1
     running.leave("copy")
-
-
-def test_r19_clearing_lets_a_blocked_queue_go_on(running: Site) -> None:
-    running.join("narrow", editable=True, start="latest", import_roots="/clear/open", **IMPATIENT)
-    running.put("/clear/closed")
-    running.put("/clear/open")
-    refused = running.distribute("/clear/closed")
-    behind = running.distribute("/clear/open")
-    queue = _blocked(running, "narrow", entries=2)
-    assert [entry["offset"] for entry in queue["entries"]] == [refused["offset"], behind["offset"]]
-    assert queue["head"]["attempts"] >= 3
-    assert "/clear/closed" in queue["head"]["last_error"]
-
-    cleared = running.clear("narrow", up_to_offset=refused["offset"])
-    assert (cleared.status_code, cleared.json()["packages"]) == (202, 1)
-    running.everywhere(behind)
-    assert running.at("narrow", "/clear/open") is not None
-    assert running.at("narrow", "/clear/closed") is None
-    became = running.everywhere(refused)["subscribers"]
-    assert {one["subscriber"]: one["state"] for one in became}["narrow"] == "REMOVED"
-    running.leave("narrow")
 
 
 def test_r19_a_queue_that_is_not_editable_is_not_cleared(running: Site) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.command_line import data_folder, packhorse_program
+from tests.harness.command_line import data_folder, packhorse, packhorse_program
 
 DATABASE_URL = "error: --journal: a database's URL is postgresql://user:password@host:port/database"
 NO_DATABASE = "error: --journal: the database can't be used: connection failed"
@@ -38,9 +38,9 @@ def test_a_bad_one_is_refused_in_one_line_and_nothing_is_made(
     folder: Path, option: str, value: str
 ) -> None:
     data = folder / "data"
-    refused = packhorse_program(
-        "up", "--data", str(data), "--port", "0", option, value, check=False
-    )
+    # Kafka's library would write to our own output.
+    begun = packhorse_program if value.startswith("kafka:") else packhorse
+    refused = begun("up", "--data", str(data), "--port", "0", option, value, check=False)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.startswith(REFUSED[option, value])
     assert refused.stderr.count("\n") == 1
@@ -77,9 +77,7 @@ def test_one_that_does_not_answer_is_reported_and_nothing_is_made(
 
 @pytest.mark.parametrize("verb", ["create", "check"])
 def test_topics_refuse_a_bad_journal_too(verb: str) -> None:
-    refused = packhorse_program(
-        "topics", verb, "--journal", "postgresql://u:secret@h:port/x", check=False
-    )
+    refused = packhorse("topics", verb, "--journal", "postgresql://u:secret@h:port/x", check=False)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.startswith(DATABASE_URL)
     assert "secret" not in refused.stderr
