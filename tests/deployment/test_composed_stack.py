@@ -10,7 +10,7 @@ from packhorse.client.addresses import read_token
 from packhorse_services.pipeline.worker.command import TASKS
 from tests.harness.composed import ComposedStack, composed_secrets, prepared_postgres
 from tests.harness.deployment import compose, is_ours
-from tests.harness.kafka.broker import running_kafka
+from tests.harness.kafka.broker import RunningKafka
 from tests.harness.processes import READY_S, is_ready
 from tests.harness.waiting import eventually
 
@@ -31,11 +31,11 @@ pytestmark = [pytest.mark.kafka, pytest.mark.s3]
 
 
 @pytest.fixture
-def stack(tmp_path: Path) -> Iterator[ComposedStack]:
+def stack(tmp_path: Path, kafka: RunningKafka) -> Iterator[ComposedStack]:
     secrets = tmp_path / "secrets"
     secrets.mkdir()
     composed_secrets(secrets)
-    with prepared_postgres(secrets) as postgres, running_kafka() as kafka:
+    with prepared_postgres(secrets) as postgres:
         stack = ComposedStack(tmp_path, secrets, f"127.0.0.1:{postgres.port}", kafka.bootstrap)
         try:
             yield stack
@@ -51,7 +51,8 @@ def test_it_starts_distributes_and_ends_cleanly(stack: ComposedStack, tmp_path: 
     for name in PROGRAMS:
         stack.start(name)
     for name in PROGRAMS:
-        eventually(lambda name=name: healthy(stack, name), timeout=READY_S, what=name)
+        eventually(lambda name=name: ready(stack, name), timeout=READY_S, what=name)
+    assert stack.healthy(PROGRAMS[0]), "the check is the same for all"
     token = read_token(tmp_path / "secrets" / "tokens")
     headers = {"authorization": f"Bearer {token}"}
     with httpx.Client(headers=headers, trust_env=False, timeout=120) as client:
@@ -68,9 +69,11 @@ def suspended(client: httpx.Client, stack: ComposedStack) -> list[bool]:
     return [s["suspended"] for s in schedules if s["name"].startswith("packhorse.pipeline.")]
 
 
-def healthy(stack: ComposedStack, name: str) -> bool:
-    """Return what a health check says; each is a program, which starts where it will succeed."""
-    return (is_ready(stack.url(name)) or not stack.running(name)) and stack.healthy(name)
+def ready(stack: ComposedStack, name: str) -> bool:
+    """Return what its health check asks. Raises `RuntimeError` when the service has ended."""
+    if not stack.running(name):
+        raise RuntimeError(stack.said())
+    return is_ready(stack.url(name))
 
 
 def distribute(client: httpx.Client, stack: ComposedStack) -> None:

@@ -1,7 +1,8 @@
 """docker-compose.yml without Docker: what it prepares and starts, on this machine.
 
 The commands, variables, scripts and health checks are those of the file; only the places in them
-are replaced: host names by ports of loopback, folders of containers by folders here.
+are replaced: host names by ports of loopback, folders of containers by folders here, and the names
+of topics, as others use the broker.
 """
 
 import os
@@ -9,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -73,6 +75,7 @@ class ComposedStack:
             "0.0.0.0": "127.0.0.1",
         }
         self._started: dict[str, Process] = {}
+        self._topic_prefix = f"composed{uuid.uuid4().hex[:12]}"
         for file in secrets.glob("*-url"):
             file.write_text(file.read_text().replace("postgres:5432", postgres))
 
@@ -94,7 +97,8 @@ class ComposedStack:
         if can_begin([*as_module, *arguments], {}):  # what the installed program calls, as a fork
             start = as_module
             here = {key: value for key, value in here.items() if not key.startswith("PYTHON")}
-        process = Process(name, [*start, *arguments], {**here, "PATH": _path()}, self._folder)
+        own = {"PATH": _path(), "PACKHORSE_TOPIC_PREFIX": self._topic_prefix}
+        process = Process(name, [*start, *arguments], {**here, **own}, self._folder)
         process.start()
         self._started[name] = process
         return process
