@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -22,57 +22,33 @@ from packhorse.messaging.api import Bounds, Journal, LogEnd, NotAppended, Outgoi
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.topics import standard_topics
 from packhorse.wire.topics import Topics
-from packhorse_services.cli.stack.ports import free_port
 from tests.harness.deployment import ROOT
+from tests.harness.journals import fresh_name
 from tests.harness.kafka.broker import RunningKafka
 from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 
 PROGRAMS = ("publisher", "subscriber", "cleanup", "pipeline")
-TOPICS = Topics()
+PREFIX = fresh_name()
+TOPICS = Topics.prefixed(PREFIX)
 EVENT = TOPICS.event
 HEADERS = {"message-type": b"Test", "message-version": b"1"}
 EVERYTHING = {TOPICS.package, TOPICS.status, TOPICS.discovery, TOPICS.command, TOPICS.event}
-_USERS = " ".join(f'user_{name}="{name}"' for name in PROGRAMS)
-
-
-def settings(port: int, secured: int) -> str:
-    """A second listener, whose clients are who they log in as; the first one's may do all."""
-    return f"""
-listeners=BROKER://127.0.0.1:{port},SECURED://127.0.0.1:{secured},CONTROLLER://127.0.0.1:CONTROLLER
-advertised.listeners=BROKER://127.0.0.1:{port},SECURED://127.0.0.1:{secured}
-listener.security.protocol.map=BROKER:PLAINTEXT,SECURED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
-listener.name.secured.sasl.enabled.mechanisms=PLAIN
-listener.name.secured.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.\
-PlainLoginModule required {_USERS};
-authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
-super.users=User:ANONYMOUS
-"""
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of a broker that asks who one is, with the topics and the documented ACLs."""
-    port, controller, found = free_port(), free_port(), free_port()
-    home = tmp_path_factory.mktemp("kafka-acls")
-    (home / "ports.json").write_text(f'{{"port": {port}, "controller_port": {controller}}}')
-    lines = settings(port, found).replace("CONTROLLER\n", f"{controller}\n", 1)
-    broker = RunningKafka(home, more_settings=lines)
-    broker.start()
-    try:
-        with_all_rights = open_journal(broker.url, client_name="tests")
+def secured(kafka: RunningKafka) -> int:
+    """The port where one says who one is, with the topics and the documented ACLs."""
+    with closing(open_journal(kafka.url, client_name="tests")) as with_all_rights:
         with_all_rights.create_topics(standard_topics(TOPICS))
-        with_all_rights.close()
-        grant(broker.bootstrap)
-        yield found
-    finally:
-        broker.stop()
+    grant(kafka.bootstrap)
+    return kafka.secured_port
 
 
 def grant(bootstrap: str) -> None:
-    """Do what the commands of the documentation do."""
-    text = (ROOT / "docs" / "security.md").read_text()
+    """Do what the commands of the documentation do, to the topics of this test."""
+    text = (ROOT / "docs" / "security.md").read_text().replace("aemdistribution_", f"{PREFIX}_")
     bindings = [b for line in re.findall(r"^kafka-acls .*$", text, re.M) for b in bound(line)]
     client = AdminClient({"bootstrap.servers": bootstrap})
     for future in client.create_acls(bindings).values():

@@ -33,8 +33,8 @@ class RunningKafka:
 
     home: Path
     port: int = 0
-    more_settings: str = ""
-    """Further lines of the broker's settings."""
+    secured_port: int = field(default=0, init=False)
+    """Where clients log in, and may do what ACLs allow."""
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -115,14 +115,14 @@ class RunningKafka:
 
     def _configure(self) -> None:
         ports = self.home / "ports.json"
-        if not ports.exists():
-            chosen = {"port": self.port or free_port(), "controller_port": free_port()}
-            ports.write_text(json.dumps(chosen))
-        values = json.loads(ports.read_text())
-        self.port = values["port"]
+        chosen: dict[str, int] = json.loads(ports.read_text()) if ports.exists() else {}
+        for name, fixed in (("port", self.port), ("controller_port", 0), ("secured_port", 0)):
+            chosen[name] = chosen.get(name) or fixed or free_port()
+        ports.write_text(json.dumps(chosen))
+        self.port, self.secured_port = chosen["port"], chosen["secured_port"]
         template = Template((_HERE / "server.properties").read_text())
-        settings = template.substitute(values, data=self.home / "data")
-        (self.home / "server.properties").write_text(f"{settings}\n{self.more_settings}")
+        settings = template.substitute(chosen, data=self.home / "data")
+        (self.home / "server.properties").write_text(settings)
 
     def _format(self) -> None:
         """Copy data that the tool has formatted once for these jars, and give them ids."""
