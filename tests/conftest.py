@@ -81,10 +81,10 @@ def pytest_collection_finish() -> None:
 
 
 class WhatIsStartedOnce(LoadFileScheduling):
-    """Gives one worker all that shares a `packhorse up`, a site or a Kafka broker.
+    """Gives one worker all that shares a `packhorse up`, a site, a Kafka broker or the clients.
 
-    A stack has twelve programs to start, a site four; a broker takes 3 % of a core while it does
-    nothing.
+    A stack has twelve programs to start, a site four, and the clients' programs run on Java and on
+    Node.js; a broker takes 3 % of a core while it does nothing.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -99,6 +99,8 @@ def _shared(root: Path, nodeid: str) -> str:
         return "up"
     if file.startswith("tests/e2e/") and re.search(r"\brunning: Site\b", text):
         return "site"
+    if file.startswith("tests/contract/client/"):
+        return "clients"
     asks = r"\bkafka: RunningKafka[,)]"
     return "kafka" if re.search(r"\[(.*-)?kafka", nodeid) or re.search(asks, text) else file
 

@@ -119,7 +119,7 @@ async function answered(asked: Asked) {
   const retries = { patience, repeatable, sleep };
   const settings = { baseUrl, auth: token, fetch: retrying(retries) };
   for (const { client } of [content, jobs, publisher, topology]) client.setConfig(settings);
-  const collecting = setInterval(gc!, 50); // what only a signal refers to is gone
+  const collecting = asked.call === "events" ? setInterval(gc!, 50) : undefined; // what only a signal refers to is gone
   try {
     return { result: await CALLS[asked.call]!(asked, { ...retries, token }), pauses };
   } catch (error) {

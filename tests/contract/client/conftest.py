@@ -68,7 +68,7 @@ def where(service: Service, options: dict[str, Any]) -> dict[str, Any]:
     return {"url": url, "token": "secret", "patience_s": patience_s, **others}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def runner_of() -> Iterator[Callable[[str], Runner]]:
     """The program in a language, started when it is first asked for."""
     with ExitStack() as programs:
