@@ -21,10 +21,8 @@ class Site:
 
     def __init__(self, database_url: str, folder: Path) -> None:
         self._url, self._folder = database_url, folder
-        self.run(self._write)
-
-    async def _write(self, s: PublisherService) -> None:
-        s.author.write(*(page(f"/p{number}") for number in range(6)))
+        author = PublisherService(database_url, folder).author
+        author.write(*(page(f"/p{number}") for number in range(6)))
 
     def run(self, scenario: Scenario) -> None:
         """Play a scenario with a publisher that has just started."""
