@@ -44,6 +44,8 @@ from tests.harness.journals import everything
 TOPICS = Topics()
 AGENT = "main"
 IMPATIENT = JournalPatience(reconcile_s=0.2, retry_s=0.01)
+ONE_TRY = JournalPatience(reconcile_s=0.0, retry_s=0.0)
+"""Leaves to others what one look did not settle."""
 
 
 @dataclass(frozen=True)

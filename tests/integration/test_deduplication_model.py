@@ -15,7 +15,7 @@ from packhorse.messaging.sql.journal import SqlJournal
 from packhorse.messaging.sql.segments import SegmentLimits
 from packhorse_services.publisher.outcomes.event_log import DatabaseSnapshots
 from tests.harness.deduplication_model import DeduplicationMachine, ManualSnapshots
-from tests.harness.depth import examples
+from tests.harness.depth import at_depth, examples
 from tests.harness.kafka.broker import RunningKafka
 
 
@@ -65,4 +65,4 @@ def test_on_the_kafka_journal(kafka: RunningKafka) -> None:
         def open(self) -> Journal:
             return open_journal(kafka.url, client_name="model")
 
-    run(KafkaMachine, examples=6, steps=15)
+    run(KafkaMachine, examples=at_depth(6, 2), steps=15)

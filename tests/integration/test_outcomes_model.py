@@ -9,7 +9,7 @@ from packhorse.messaging.memory import shared_log
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.sql.journal import SqlJournal
 from packhorse.messaging.sql.segments import SegmentLimits
-from tests.harness.depth import examples
+from tests.harness.depth import at_depth, examples
 from tests.harness.journals import KafkaBackend, SqlBackend
 from tests.harness.kafka.broker import RunningKafka
 from tests.harness.outcomes import OutcomesMachine
@@ -56,7 +56,7 @@ def test_r18_outcomes_and_events_on_the_sql_journal(database_url: str) -> None:
         def remove_topic(self, topic: str) -> None:
             backend.remove_topic(topic)
 
-    run(Machine, examples=examples(12), steps=30)
+    run(Machine, examples=at_depth(12, 2), steps=30)
 
 
 @pytest.mark.kafka

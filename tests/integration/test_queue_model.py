@@ -13,7 +13,7 @@ from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
 from packhorse_services.publisher.queues.cache.queue_feed import QueueFeed
 from packhorse_services.publisher.queues.cache.scanning import QueuePage
 from packhorse_services.publisher.queues.queue import Queues
-from tests.harness.depth import examples
+from tests.harness.depth import at_depth, examples
 from tests.harness.journals import JournalBackend, KafkaBackend, MemoryBackend, SqlBackend
 from tests.harness.kafka.broker import RunningKafka
 from tests.harness.queue_model import QueueMachine
@@ -40,7 +40,7 @@ def test_r15_r17_queues_agree_with_lists_on_memory() -> None:
 
 
 def test_r15_r17_queues_agree_with_lists_on_sql(database_url: str) -> None:
-    play(SqlBackend(database_url, SegmentLimits(records=8)), examples(30))
+    play(SqlBackend(database_url, SegmentLimits(records=8)), at_depth(30, 2))
 
 
 @pytest.mark.kafka

@@ -98,8 +98,7 @@ def _next_release(folder: Path) -> str:
     """Return a PYTHONPATH with a copy of packhorse that has one migration more."""
     sources = Path(__file__).parents[2]
     for source, package in (("shared", "packhorse"), ("services", "packhorse_services")):
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(sources / source / package, folder / source / package, ignore=ignored)
+        shutil.copytree(sources / source / package, folder / source / package)
     versions = folder / "shared/packhorse/db/migrations/versions"
     (versions / "9001_next_release.py").write_text(_NEXT_MIGRATION.format(head=HEAD))
     return f"{folder / 'shared'}:{folder / 'services'}"

@@ -254,7 +254,9 @@ def test_who_holds_the_lock_looks_at_little(
     assert isinstance(send(author, requested(source, 0, DEEP, body)), Accepted)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(one, marks=pytest.mark.depth) for one in (1, 2))]
+)
 def test_r6_parts_and_edits_at_random_never_bring_back_an_older_state(
     author: Author, source: Source, seed: int
 ) -> None:

@@ -9,6 +9,7 @@ from packhorse_services.publisher.outbox.producers import SequencePassed
 from tests.harness.postgres import Databases
 from tests.harness.producers import Source, outcome, replay
 from tests.harness.publishing import (
+    ONE_TRY,
     Author,
     LossyJournal,
     publish,
@@ -80,6 +81,7 @@ def test_r26_the_checker_catches_a_restored_author_that_does_not_look(
 
 def test_r26_records_that_are_sent_late_name_their_producer(author: Author, source: Source) -> None:
     lossy = LossyJournal(author.journal, random.Random(0), faults=1.0)
-    publish(author.replica(journal=lossy), *source.requests(1, 2, 3))
+    losing = author.replica(journal=lossy, patience=ONE_TRY)
+    publish(losing, *source.requests(1, 2, 3))
     author.replica().reconcile()
     assert sorted(source.journaled()) == [1, 2, 3]
