@@ -16,6 +16,7 @@ from packhorse.messaging.api import (
     TopicMissing,
     TopicSpec,
 )
+from tests.harness.depth import at_depth
 from tests.harness.journals import (
     DEADLINE_S,
     JournalOpener,
@@ -218,7 +219,7 @@ def test_r2_reading_while_retention_passes_never_jumps(
     for thread in threads:
         thread.start()
     try:
-        _read_without_jumps(journal, topic, seconds=2.0)
+        _read_without_jumps(journal, topic, seconds=at_depth(2.0, 1.0))
     finally:
         stop.set()
         for thread in threads:

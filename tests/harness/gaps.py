@@ -5,17 +5,17 @@ reader that goes on from the last offset it saw. `tests/integration/test_journal
 that this checker catches such a log.
 """
 
-import os
 import random
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from tests.harness.depth import at_depth
 from tests.harness.journals import DEADLINE_S
 
-SECONDS = float(os.environ.get("TEST_GAP_SECONDS", "2"))
-"""How long the writers race; the nightly run gives them longer."""
+SECONDS = at_depth(2.0, 1.0)
+"""How long the writers race."""
 
 Write = Callable[[], int]
 """Append one record and return its offset once it is acknowledged."""

@@ -25,12 +25,12 @@ from packhorse.messaging.api import (
 )
 from packhorse.messaging.open import open_journal
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from tests.harness.depth import at_depth
 from tests.harness.journals import DEADLINE_S, create
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.waiting import eventually
 
-KILLS = 4
-BOUNCES = 3
+KILLS, BOUNCES = at_depth(4, 2), at_depth(3, 2)
 
 
 class Tail:
@@ -115,9 +115,9 @@ def _wait_for_the_dead(url: str) -> None:
         eventually(lambda: connection.execute(counting).fetchall() == [(0,)], "their end")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def own_server() -> Iterator[EmbeddedPostgres]:
-    """A server that no other test uses."""
+    """A server that no other file uses: what ends it comes first, what makes it unsafe last."""
     with running_postgres() as server:
         yield server
 

@@ -129,9 +129,11 @@ def test_what_can_not_be_followed_is_refused_before_the_stream(
     assert httpx.get(f"{program.url}/events", timeout=120).status_code == 401
 
 
-@pytest.fixture
-def refusing(site: Site) -> tuple[Site, Program]:
-    return site, site.publisher()
+@pytest.fixture(scope="module")
+def refusing(databases: Databases) -> Iterator[tuple[Site, Program]]:
+    """A publisher for all refusals: none of them changes anything."""
+    with live_site(databases) as site:
+        yield site, site.publisher()
 
 
 def test_sigterm_ends_streams_and_long_polls_at_once_and_loses_no_answer(site: Site) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from packhorse.messaging.api import Journal, Outgoing
 from packhorse.messaging.open import open_journal
-from tests.harness.imported import Imported, begin_module
+from tests.harness.imported import begin_script
 from tests.harness.journals import DEADLINE_S, create
 from tests.harness.waiting import eventually
 
@@ -63,14 +63,6 @@ def seen(folder: Path) -> list[int]:
             return []
 
 
-def _begun(folder: Path, journal_url: str) -> Imported:
-    """Begin the program, a fork that has imported packhorse."""
-    environment = {"PACKHORSE_JOURNAL_URL": journal_url}
-    with Path(os.devnull).open("rb") as nothing, (folder / "said").open("ab") as said:
-        files = [file.fileno() for file in (nothing, said, said)]
-        return begin_module(["tests.harness.script", "follow.py"], environment, folder, files)
-
-
 def test_each_record_is_done_once_whatever_is_killed(
     journal: Journal, journal_url: str, tmp_path: Path
 ) -> None:
@@ -79,7 +71,7 @@ def test_each_record_is_done_once_whatever_is_killed(
     source = threading.Thread(target=appended, args=(journal, topic))
     source.start()
     for wanted in (1, MANY // 3, 2 * MANY // 3, MANY):
-        program = _begun(tmp_path, journal_url)
+        program = begin_script(tmp_path / "follow.py", {"PACKHORSE_JOURNAL_URL": journal_url})
         try:
             eventually(
                 lambda wanted=wanted: len(seen(tmp_path)) >= wanted,  # type: ignore[misc]

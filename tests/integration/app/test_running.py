@@ -3,8 +3,6 @@
 import os
 import queue
 import signal
-import subprocess
-import sys
 import textwrap
 import threading
 from pathlib import Path
@@ -25,6 +23,7 @@ from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.sessions import within
 from packhorse.topology.events import TopologyEvent
 from packhorse.topology.leader import NotLeader
+from tests.harness.imported import begin_script
 from tests.harness.postgres import Databases
 from tests.harness.waiting import eventually
 
@@ -180,34 +179,24 @@ PROGRAM = """
 def test_a_program_runs_until_it_is_asked_to_end(database_url: str, tmp_path: Path) -> None:
     program = tmp_path / "told.py"
     program.write_text(textwrap.dedent(PROGRAM))
-    environment = {**os.environ, "PACKHORSE_DATABASE_URL": database_url}
     giver = app(database_url)
     with psycopg.connect(database_url) as connection:
         giver.add("told/work", {"word": "done"}, connection=connection)
-    running = subprocess.Popen(
-        [sys.executable, str(program)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    said = tmp_path / "said"
+    running = begin_script(program, {"PACKHORSE_DATABASE_URL": database_url})
     try:
-        assert running.stdout is not None
-        assert running.stdout.readline() == "done\n"
-        running.send_signal(signal.SIGTERM)
-        _, said = running.communicate(timeout=WAIT_S)
+        eventually(lambda: "done\n" in said.read_text(), timeout=WAIT_S, what="the job is done")
+        running.terminate()
+        assert running.wait(WAIT_S) == 0, said.read_text()
     finally:
-        running.kill()
-        running.wait()
-    assert running.returncode == 0, said
-    assert "told is ready as " in said
-    wrong = {**environment, "PACKHORSE_DATABASE_URL": "postgresql://127.0.0.1:1/x"}
-    ended = subprocess.run(
-        [sys.executable, str(program)], env=wrong, capture_output=True, text=True, check=False
-    )
-    assert ended.returncode == 1
-    assert ended.stderr.startswith("can't start: the database can't be used")
-    assert len(ended.stderr.splitlines()) == 1
+        if running.poll() is None:
+            os.kill(running.pid, signal.SIGKILL)
+    assert "told is ready as " in said.read_text()
+    said.unlink()
+    wrong = begin_script(program, {"PACKHORSE_DATABASE_URL": "postgresql://127.0.0.1:1/x"})
+    assert wrong.wait(WAIT_S) == 1
+    assert said.read_text().startswith("can't start: the database can't be used")
+    assert len(said.read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,17 @@ import json
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from packhorse.content import tree
+from packhorse_services.pipeline.at import restore
 from tests.harness.feed import page
 from tests.harness.fold import Content
 from tests.harness.processes import Process
+from tests.harness.restore_subject import Rows
 from tests.harness.subscriber import content_in
 
 RESTORE = "packhorse_services.pipeline.at.restore"
@@ -34,9 +37,14 @@ class Author:
             found: Content = content_in(connection)
         return set(found)
 
-    def restore(self, *broken: str, killed_at: str = "") -> int:
+    def restore(self) -> None:
+        """Put the past back."""
+        rows: Any = Rows(str(self.folder / "past"))
+        restore.restore(rows, "/s", self.url)
+
+    def restore_until_killed(self, point: str, *broken: str) -> int:
         """Put the past back in a process of its own; returns how that has ended."""
-        deadly = ("-m", "tests.harness.killed_program", killed_at) if killed_at else ("-m",)
+        deadly = ("-m", "tests.harness.killed_program", point)
         subject = ("tests.harness.restore_subject", str(self.folder / "past"), "/s", *broken)
         settings = {"PACKHORSE_DATABASE_URL": self.url}
         run = Process("restore", (sys.executable, *deadly, *subject), settings, self.folder)
@@ -64,14 +72,14 @@ def author(database_url: str, tmp_path: Path) -> Author:
 def test_a_restore_that_is_killed_did_all_or_nothing_and_is_run_again(
     author: Author, point: str, there: set[str]
 ) -> None:
-    assert author.restore(killed_at=point) == -signal.SIGKILL
+    assert author.restore_until_killed(point) == -signal.SIGKILL
     assert author.paths == there
-    assert author.restore() == 0
+    author.restore()
     assert author.paths == AFTER
 
 
 @pytest.mark.proof
 def test_a_restore_in_two_transactions_is_noticed(author: Author) -> None:
-    ended = author.restore("broken", killed_at=f"{RESTORE}:node_of@after3")
+    ended = author.restore_until_killed(f"{RESTORE}:node_of@after3", "broken")
     assert ended == -signal.SIGKILL
     assert author.paths not in (BEFORE, AFTER)
