@@ -60,6 +60,13 @@ def page(path: Path) -> Page:
     return Page(path.read_text())
 
 
+@functools.cache
+def linked(folder: Path, target: str) -> Path | None:
+    """Return the file that a link of a page leads to; the pages of a folder have one menu."""
+    file = (folder / unquote(target.partition("?")[0])).resolve()
+    return file if file.is_file() else None
+
+
 def test_every_link_leads_to_a_file_and_an_anchor_of_the_site(site: Path) -> None:
     dead = set()
     for path in site.rglob("*.html"):
@@ -67,8 +74,8 @@ def test_every_link_leads_to_a_file_and_an_anchor_of_the_site(site: Path) -> Non
             target, _, anchor = link.partition("#")
             if re.match(r"[a-z]+:", target):
                 continue
-            file = (path.parent / unquote(target.partition("?")[0])).resolve() if target else path
-            if not file.is_file() or (anchor and anchor not in page(file).ids):
+            file = linked(path.parent, target) if target else path
+            if not file or (anchor and anchor not in page(file).ids):
                 dead.add(f"{path.relative_to(site)}: {link}")
     assert dead == set()
 
