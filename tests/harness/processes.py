@@ -258,10 +258,9 @@ def first_lines(process: Process, count: int) -> list[str]:
     """Wait until it has written so many lines, and return them."""
 
     def written() -> list[str]:
-        lines = process.output.read_text().splitlines(keepends=True)
+        lines = process.lines()
         assert len(lines) >= count, process.said()
-        assert lines[count - 1].endswith("\n")
-        return [line.strip() for line in lines[:count]]
+        return lines[:count]
 
     return eventually(written, timeout=READY_S, what=f"{count} lines of {process.name}")
 
