@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -28,16 +27,14 @@ _DOCUMENTED_PORTS = {
 }
 
 
-_FIRST = "README.md"
-"""The page whose commands are the installed program; those of the others are forks."""
-_PAGES = [_FIRST, "docs/start.md", "docs/guide/README.md", "docs/operations/README.md"]
+_PAGES = ["README.md", "docs/start.md", "docs/guide/README.md", "docs/operations/README.md"]
 _JOINING = re.compile(r"\b81\d\d\b")
 """Ports of the programs that a page lets join the stack."""
 
 
 @pytest.mark.parametrize("page", _PAGES)
 def test_the_commands_of_a_page_work(up: Up, tmp_path: Path, page: str) -> None:
-    with nullcontext() if page == _FIRST else forked_commands() as commands:
+    with forked_commands() as commands:
         run_page(up, tmp_path, ROOT / page, commands)
 
 
@@ -59,7 +56,7 @@ def test_every_page_with_commands_is_run() -> None:
     assert not [text for text in texts if _BLOCK.search(text) and text not in run]
 
 
-def run_page(up: Up, folder: Path, page: Path, commands: Path | None) -> None:
+def run_page(up: Up, folder: Path, page: Path, commands: Path) -> None:
     """Run a page's commands in a folder that has its files, with the ports that are there.
 
     `commands` is a folder whose programs go before those that are installed.
@@ -88,9 +85,8 @@ def run_page(up: Up, folder: Path, page: Path, commands: Path | None) -> None:
     assert done.returncode == 0, f"{done.stderr[-3000:]}\n{done.stdout[-1000:]}"
 
 
-def _environment(up: Up, folder: Path, commands: Path | None) -> dict[str, str]:
-    before = [str(commands)] if commands else []
-    path = ":".join([*before, str(Path(sys.executable).parent), os.environ["PATH"]])
+def _environment(up: Up, folder: Path, commands: Path) -> dict[str, str]:
+    path = ":".join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]])
     ours = {"PATH": path, "PACKHORSE_DATA": str(up.data), "CURL_HOME": str(folder)}
     return {**os.environ, **ours}
 

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,13 +14,25 @@ from packhorse_services.cli import service_commands
 from packhorse_services.cli.app import run
 from packhorse_services.cli.client.data_directory import DataDirectory
 from packhorse_services.pipeline.storage.location import Location
-from tests.harness.command_line import Up, packhorse_program
+from tests.harness.command_line import Up, packhorse_program, program
+from tests.harness.imported import COMMAND_LINE
 from tests.harness.measures import WHEN, measure
-from tests.harness.processes import Process, Program, running_programs
-from tests.harness.waiting import eventually
+from tests.harness.processes import Process, Program, first_lines, running_programs
 
 Reported = Callable[..., tuple[str, str]]
 HOURS = ("--from", WHEN["from"], "--to", WHEN["to"])
+WITHOUT_RIGHTS = """
+import ctypes, os, runpy
+
+if os.geteuid() == 0:  # without CAP_DAC_OVERRIDE, which lets root write everywhere
+    libc, version = ctypes.CDLL(None), (ctypes.c_uint32 * 2)(0x20080522, 0)
+    rights = (ctypes.c_uint32 * 6)()
+    assert libc.capget(version, rights) == 0
+    for number in (0, 1):  # effective, permitted
+        rights[number] &= ~2
+    assert libc.capset(version, rights) == 0
+runpy.run_module("packhorse_services.pipeline", run_name="__main__", alter_sys=True)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -78,25 +89,20 @@ def test_reports_need_no_right_to_write(tmp_path: Path) -> None:
     measure(Location.parse(str(tables)), "delivery", {"delivered": 4711})
     for folder in (tables, *tables.rglob("*/")):
         folder.chmod(0o555)
-    rights = () if os.geteuid() else ("setpriv", "--bounding-set=-dac_override", "--")
+    limited = ("tests.harness.script", "-c", WITHOUT_RIGHTS)
     with running_programs("") as made:
         service = made.reports(tables_url=str(tables))
-        service.start(rights)
+        service.command = (sys.executable, "-m", *limited, "serve")
+        service.start()
         headers = {"Authorization": f"Bearer {made.token}"}
         served = httpx.get(
             f"{service.ready().url}/reports/delivery", params=WHEN, headers=headers, timeout=120
         )
         assert [row["delivered"] for row in served.json()["rows"]] == [4711]
-        program = (*rights, sys.executable, "-m", "packhorse_services.pipeline")
-        requested = subprocess.run(
-            [*program, "report", "delivery", *HOURS],
-            env={**os.environ, **service.environment}, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        environment = {**os.environ, **service.environment}
+        requested = program(*limited, "report", "delivery", *HOURS, environment=environment)
         assert "4711" in requested.stdout, requested.stderr
-        refused = subprocess.run(
-            [*program, "measures"],
-            env={**os.environ, **service.environment}, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        refused = program(*limited, "measures", environment=environment)
         assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
         assert "can't be written" in refused.stderr
 
@@ -155,19 +161,19 @@ def test_help_is_that_of_the_service(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_task_is_ended_in_order(number: signal.Signals, tmp_path: Path) -> None:
-    """Ctrl-C comes to both processes from the terminal; SIGTERM comes to the first alone."""
     environment = {
         "PACKHORSE_TABLES_URL": str(tmp_path / "tables"),
         "PACKHORSE_TOKEN_FILE": str(tmp_path / "tokens.json"),
     }
-    program = (sys.executable, "-m", "packhorse_services.cli", "--data", str(tmp_path / "data"))
-    command = (*program, "pipeline", "serve", "--port", "0")
-    process = Process("task", command, environment, tmp_path)
+    command = (sys.executable, "-m", COMMAND_LINE, "--data", str(tmp_path / "data"))
+    serving = (*command, "pipeline", "serve", "--port", "0")
+    process = Process("serve", serving, environment, tmp_path)
     process.start()
     try:
-        url = json.loads(eventually(process.lines, timeout=180)[0])["url"]
-        (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
-        assert process.wait(300) == 0
+        [line] = first_lines(process, 1)
+        url = json.loads(line)["url"]
+        os.kill(process.pid, number)
+        assert process.wait() == 0
     finally:
         process.kill()
     with pytest.raises(httpx.TransportError):

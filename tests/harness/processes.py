@@ -48,22 +48,22 @@ class Process:
         """Whether it was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
-    def start(self, prefix: Sequence[str] = (), *, stopped: bool = False) -> None:
-        """Start it, behind `prefix` (a command with its options), without waiting.
+    def start(self, *, stopped: bool = False) -> None:
+        """Start it, without waiting.
 
         `stopped` it waits for `resume` before it does anything, as one has to whom a tracer comes.
         """
         assert not self.running, f"{self.name} runs already"
         environment = {**os.environ, **self.environment}
         with self.log.open("ab") as log, self.output.open("wb") as output:
-            if not prefix and imported.can_begin(self.command, self.environment):
+            if imported.can_begin(self.command, self.environment):
                 self._process = imported.begin(
                     self.command, environment, output, log, stopped=stopped
                 )
                 return
             assert not stopped, "only what is a fork can begin stopped"
             self._process = subprocess.Popen(
-                [*leash.on_leash(), *_absolute(prefix), *self.command],
+                [*leash.on_leash(), *self.command],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -263,15 +263,6 @@ def first_lines(process: Process, count: int) -> list[str]:
         return lines[:count]
 
     return eventually(written, timeout=READY_S, what=f"{count} lines of {process.name}")
-
-
-def _absolute(prefix: Sequence[str]) -> list[str]:
-    """The leash runs its command by path."""
-    if not prefix:
-        return []
-    found = shutil.which(prefix[0])
-    assert found, f"{prefix[0]} is not installed"
-    return [found, *prefix[1:]]
 
 
 def _text(value: Any) -> str:

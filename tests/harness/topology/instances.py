@@ -41,10 +41,10 @@ class Instance(Process):
         super().__init__(name, command, {}, folder)
         self._runs = 0
 
-    def start(self, prefix: Sequence[str] = ()) -> None:
+    def start(self, *, stopped: bool = False) -> None:
         self._runs += 1
         self.output = self.output.with_name(f"{self.name}.{self._runs}.out")
-        super().start(prefix)
+        super().start(stopped=stopped)
 
     def run(self) -> list[Line]:
         """Return what this run has reported."""
