@@ -16,6 +16,8 @@ from packhorse.packages.format import CHUNK_BYTES, read_nodes, write_nodes
 from packhorse.packages.limits import LIMITS, PackageCorrupt, PackageLimits, PackageRefused
 from packhorse.snapshots.snapshot import Part
 
+_LONGEST_HEAD = 18  # of a zstd frame (RFC 8878, 3.1.1)
+
 
 class Frame(NamedTuple):
     """Some nodes of a part, compressed by themselves."""
@@ -48,12 +50,20 @@ def frames_of(
         yield Frame(compress(held), len(held), count)
 
 
-def stored_frame(data: bytes, nodes: int) -> Frame:
-    """Return a frame of a part that is stored already. Raises `PackageCorrupt` for none."""
+def stored_frames(data: bytes, lengths: Iterable[int], nodes: int) -> Frame:
+    """Return frames of a part that are stored already as one, for they lie behind each other.
+
+    Raises `PackageCorrupt` when a piece of one of these lengths is none.
+    """
+    begin = content_length = 0
     try:
-        return Frame(data, zstandard.frame_content_size(data), nodes)
+        for length in lengths:
+            head = data[begin : begin + _LONGEST_HEAD]
+            content_length += zstandard.frame_content_size(head)
+            begin += length
     except zstandard.ZstdError as error:
         raise PackageCorrupt(f"a piece of a part is no zstd frame: {error}") from error
+    return Frame(data, content_length, nodes)
 
 
 def nodes_of(frame: Frame, limits: PackageLimits = LIMITS) -> Iterator[Node]:
@@ -61,16 +71,27 @@ def nodes_of(frame: Frame, limits: PackageLimits = LIMITS) -> Iterator[Node]:
     return read_nodes(decompress_stream([frame.data], frame.content_length), limits)
 
 
-def pieces_of(chunks: Iterable[bytes], lengths: Iterable[int]) -> Iterator[bytes]:
-    """Cut a stream into pieces of these lengths, which are all of it, and take it to its end."""
-    source, rest = iter(chunks), bytearray()
-    for length in lengths:
-        while len(rest) < length:
-            rest += next(source)
-        yield bytes(rest[:length])
-        del rest[:length]
-    for _ in source:  # a check of the whole comes last
-        pass
+class Pieces:
+    """A stream that is taken in pieces."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._source, self._chunk = iter(chunks), memoryview(b"")
+
+    def take(self, length: int) -> bytes:
+        """Return the next bytes, which are there."""
+        taken: list[memoryview] = []
+        while length:
+            if not self._chunk:
+                self._chunk = memoryview(next(self._source))
+            taken.append(self._chunk[:length])
+            self._chunk = self._chunk[length:]
+            length -= len(taken[-1])
+        return b"".join(taken)
+
+    def end(self) -> None:
+        """Take what is left, for a check of the whole comes last."""
+        for _ in self._source:
+            pass
 
 
 def write_part(

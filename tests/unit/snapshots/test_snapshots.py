@@ -18,11 +18,11 @@ from packhorse.packages.format import write_nodes
 from packhorse.packages.limits import PackageCorrupt, PackageLimits, PackageRefused
 from packhorse.snapshots import store as snapshots_store
 from packhorse.snapshots.parts import (
+    Pieces,
     frames_of,
     nodes_of,
-    pieces_of,
     read_part,
-    stored_frame,
+    stored_frames,
     write_part,
 )
 from packhorse.snapshots.snapshot import (
@@ -79,9 +79,14 @@ def test_frames_are_whole_nodes_and_none_is_small(lengths: list[int], frame_byte
     assert sum(frame.nodes for frame in frames) == len(nodes)
     if len(frames) > 1:
         assert all(frame.content_length >= frame_bytes // 2 for frame in frames)
-    content = b"".join(frame.data for frame in frames)
-    assert content == b"".join(pieces_of([content], [len(frame.data) for frame in frames]))
-    assert [stored_frame(frame.data, frame.nodes) for frame in frames] == frames
+    whole = b"".join(frame.data for frame in frames)
+    pieces = Pieces([whole[:100], whole[100:]])
+    lengths = [len(frame.data) for frame in frames]
+    taken = [stored_frames(pieces.take(size), [size], 1) for size in lengths]
+    assert taken == [frame._replace(nodes=1) for frame in frames]
+    together = stored_frames(whole, lengths, len(nodes))
+    assert together.content_length == sum(frame.content_length for frame in frames)
+    assert list(nodes_of(together)) == nodes
 
 
 def test_a_part_may_be_stored_again_but_not_differently(blobs: BlobStore) -> None:

@@ -45,7 +45,10 @@ def measured(node: Node) -> ListedNode:
 
 
 class ListedFrame(NamedTuple):
-    """A frame of a part, and what the list says of its nodes: `path`, `size`, `hash`."""
+    """A frame of a part, or several as they are stored, and the list of its nodes.
+
+    `end` in the list counts from the beginning of `frame`.
+    """
 
     frame: Frame
     rows: pa.Table
@@ -68,7 +71,9 @@ def listed_frames(
             yield node
 
     for frame in frames_of(noted(), frame_bytes=frame_bytes):
-        yield ListedFrame(frame, _table(passed[: frame.nodes]))
+        end = pa.array([len(frame.data)] * frame.nodes, pa.int64())
+        rows = _table(passed[: frame.nodes]).append_column(_LIST.field("end"), end)
+        yield ListedFrame(frame, rows)
         del passed[: frame.nodes]
 
 
@@ -82,14 +87,22 @@ class NodeList:
     def noted(self, frames: Iterable[ListedFrame]) -> Iterator[Frame]:
         """Pass frames on, and remember what the list says of them."""
         for frame, rows in frames:
+            self._rows.append(_moved(rows, self._end))
             self._end += len(frame.data)
-            end = pa.array([self._end] * rows.num_rows, pa.int64())
-            self._rows.append(rows.append_column("end", end))
             yield frame
 
     def store(self, part: Part, blobs: BlobStore) -> None:
         """Store the list beside its part; one that is there already is the same."""
         store_list(pa.concat_tables(self._rows), part, blobs)
+
+
+def cut(rows: pa.Table, start: int, stop: int, begin: int) -> pa.Table:
+    """Return the list of frames that begin `begin` bytes behind that of `rows`."""
+    return _moved(rows.slice(start, stop - start), -begin)
+
+
+def _moved(rows: pa.Table, by: int) -> pa.Table:
+    return rows.set_column(len(_LIST) - 1, _LIST.field("end"), pc.add(rows["end"], by))
 
 
 def store_list(rows: pa.Table, part: Part, blobs: BlobStore) -> None:

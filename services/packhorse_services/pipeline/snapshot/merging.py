@@ -1,9 +1,9 @@
 """Changes merged into a stored part, frame by frame; no Spark.
 
-A frame without changes is passed on as it is stored.
+Frames without changes are passed on as they are stored, several at a time.
 """
 
-import itertools
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -12,15 +12,20 @@ import pyarrow.compute as pc
 
 from packhorse.blobs.api import BlobStore
 from packhorse.blobs.digest import Verified
-from packhorse.snapshots.parts import nodes_of, pieces_of, read_part, stored_frame
+from packhorse.snapshots.parts import Pieces, nodes_of, read_part, stored_frames
 from packhorse.snapshots.snapshot import Part
 from packhorse_services.pipeline.history.node_lists import (
+    ROWS,
     ListedFrame,
     ListedNode,
+    cut,
     listed,
     listed_frames,
     measured,
 )
+
+_TOGETHER = 16
+"""So many frames without changes are passed on at a time, of usual sizes: at most 1 MiB."""
 
 
 class Change(NamedTuple):
@@ -64,31 +69,67 @@ def after_changes(
         nodes = map(measured, read_part(part, blobs))
         yield from listed_frames(merged(nodes, changes.before(None)), frame_bytes)
         return
-    for one, until in stored_frames(part, rows, blobs):
-        if changes.next is None or (until is not None and changes.next.path >= until):
-            yield one
+    frames = StoredFrames(part, rows, blobs)
+    while frames.left:
+        if untouched := frames.before(changes.next.path if changes.next else None):
+            yield frames.take(min(untouched, frames.within(_TOGETHER * frame_bytes)))
         else:
-            yield from listed_frames(merged(_nodes(one), changes.before(until)), frame_bytes)
+            one = frames.take(1)
+            after = merged(_nodes(one), changes.before(frames.next_path))
+            yield from listed_frames(after, frame_bytes)
+    frames.end()
 
 
-def stored_frames(
-    part: Part, rows: pa.Table, blobs: BlobStore
-) -> Iterator[tuple[ListedFrame, str | None]]:
-    """Yield a part's frames as they are stored, and the first path of the one behind each."""
-    found = pc.run_end_encode(rows["end"].combine_chunks())
-    ends, stops = found.values.to_pylist(), found.run_ends.to_pylist()
-    paths = rows["path"]
-    stored = Verified(blobs.get(part.key), sha256=part.sha256, length=part.length)
-    lengths = [end - start for start, end in itertools.pairwise([0, *ends])]
-    starts = itertools.pairwise([0, *stops])
-    for data, (start, stop) in zip(pieces_of(stored, lengths), starts, strict=True):
-        frame = stored_frame(data, stop - start)
-        until = paths[stop].as_py() if stop < len(paths) else None
-        yield ListedFrame(frame, rows.slice(start, stop - start).drop_columns("end")), until
+class StoredFrames:
+    """The frames of a part as they are stored, taken one behind the other; memory is bounded."""
+
+    def __init__(self, part: Part, rows: pa.Table, blobs: BlobStore) -> None:
+        """Begin with the first, where `rows` is the list of the part's nodes."""
+        found = pc.run_end_encode(rows["end"].combine_chunks())
+        self._ends = [0, *found.values.to_pylist()]
+        self._stops = [0, *found.run_ends.to_pylist()]
+        self._rows = rows
+        self._paths = rows["path"].take(pa.array(self._stops[:-1], pa.int64())).to_pylist()
+        self._stored = Pieces(Verified(blobs.get(part.key), sha256=part.sha256, length=part.length))
+        self._at = 0
+
+    @property
+    def left(self) -> int:
+        """How many have not been taken."""
+        return len(self._paths) - self._at
+
+    @property
+    def next_path(self) -> str | None:
+        """The first path of the next one; None when there is none left."""
+        return self._paths[self._at] if self.left else None
+
+    def before(self, path: str | None) -> int:
+        """Return how many come before the one that has, or would have, this path."""
+        if path is None:
+            return self.left
+        return max(0, bisect_right(self._paths, path, self._at) - 1 - self._at)
+
+    def within(self, length: int) -> int:
+        """Return how many of the next ones are no longer than that together, one at least."""
+        stop = bisect_right(self._ends, self._ends[self._at] + length, self._at) - 1
+        return max(1, stop - self._at)
+
+    def take(self, count: int) -> ListedFrame:
+        """Take so many. Raises `PackageCorrupt` when a piece of the part is no frame."""
+        start, stop = self._at, self._at + count
+        self._at = stop
+        lengths = [self._ends[at + 1] - self._ends[at] for at in range(start, stop)]
+        data = self._stored.take(sum(lengths))
+        rows = cut(self._rows, self._stops[start], self._stops[stop], self._ends[start])
+        return ListedFrame(stored_frames(data, lengths, rows.num_rows), rows)
+
+    def end(self) -> None:
+        """Raise `BlobCorrupt` when the part is not as it was promised."""
+        self._stored.end()
 
 
 def _nodes(one: ListedFrame) -> Iterator[ListedNode]:
     """Yield the nodes of a frame with their numbers, which are listed or made anew."""
-    columns = (column.to_pylist() for column in one.rows.columns)
+    columns = (one.rows[name].to_pylist() for name in ROWS.names)
     for node, path, size, number in zip(nodes_of(one.frame), *columns, strict=True):
         yield ListedNode(node, size, number) if node.path == path else measured(node)

@@ -85,8 +85,11 @@ def fitting(at: int, each: int) -> int:
 
 
 def bytes_of_frame(part_characters: int) -> int:
-    """Return how many bytes a frame of a part has that holds so much: parts are whole frames."""
-    return min(CHUNK_BYTES, part_characters // 4)
+    """Return how many bytes a frame of a part has that holds so much: parts are whole frames.
+
+    A change costs a frame. Half the size makes pages 0.6 % longer (a quarter: 5 %).
+    """
+    return min(CHUNK_BYTES // 2, part_characters // 4)
 
 
 def stored(
