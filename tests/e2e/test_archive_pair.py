@@ -5,8 +5,10 @@ S3: there the tables alone decide.
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,16 @@ class Continuous(Process):
             return 0.0
         found = [line.split()[1] for line in text.splitlines() if line.startswith(f"{name} ")]
         return float(found[0]) if found else 0.0
+
+
+def has_jvm(run: Process) -> bool:
+    """Return whether a JVM of its process group runs, also when it has ended itself."""
+    java = re.compile(rf"\d+ \(java\) \w \d+ {run.pid} ")
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # that one has ended
+            if java.match(file.read_text()):
+                return True
+    return False
 
 
 class Pair:
@@ -152,6 +164,7 @@ def test_of_two_live_archives_one_ends_and_nothing_is_there_twice(pair: Pair) ->
         return all(first.metric(name) > 0 for name in reported)
 
     eventually(reports_of_batches, timeout=PATIENCE_S, interval=0.5)
+    assert has_jvm(first)
     second.start()
 
     def one_that_has_ended() -> Continuous | None:
@@ -167,11 +180,13 @@ def test_of_two_live_archives_one_ends_and_nothing_is_there_twice(pair: Pair) ->
     assert "end" in last
     assert not [record for record in logged if record["level"] == "error"], loser.said()
     assert not has_fallen(loser), loser.said()
+    assert not has_jvm(loser)
     pair.fill()
 
     pair.runs.remove(loser)
     eventually(lambda: pair.ended() or pair.is_whole(), timeout=PATIENCE_S, interval=1.0)
     assert winner.running, winner.said()
     assert winner.stop(PATIENCE_S) == 0, winner.said()
+    assert not has_jvm(winner)
     assert not has_fallen(winner), winner.said()
     assert pair.is_whole()

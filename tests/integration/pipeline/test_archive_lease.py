@@ -1,12 +1,16 @@
 """The archive's lease: one run on the same tables, and the next as soon as that has ended."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
-from packhorse_services.pipeline.archive import lease
+from packhorse_services.pipeline.archive import command, lease
 from packhorse_services.pipeline.archive.lease import only_run
-from packhorse_services.pipeline.errors import Overtaken, TaskRefused
+from packhorse_services.pipeline.archive.task import Choices
+from packhorse_services.pipeline.errors import JarsMissing, Overtaken, TaskRefused
+from packhorse_services.pipeline.settings import Settings
 from tests.harness.borrowing import borrowed
 from tests.harness.postgres import end_sessions
 
@@ -38,6 +42,20 @@ def test_a_second_run_is_refused_until_the_first_has_ended(
     monkeypatch.setattr(lease, "_PATIENCE_S", 120.0)  # Postgres notices the end a little later
     with only_run(database_url, "s3://a/b"):
         pass
+
+
+def test_a_second_run_is_refused_before_it_starts_a_jvm(database_url: str, tmp_path: Path) -> None:
+    settings = Settings(
+        database_url=SecretStr(database_url),
+        journal_url=database_url,
+        blobs_url=str(tmp_path / "blobs"),
+        tables_url=str(tmp_path / "tables"),
+        spark_jars=tmp_path / "none",
+    )
+    with only_run(database_url, settings.tables_url), pytest.raises(Overtaken):
+        command._run(settings, 1, Choices())
+    with pytest.raises(JarsMissing):  # this one would start it
+        command._run(settings, 1, Choices())
 
 
 def test_who_has_lost_it_takes_it_anew_unless_another_run_has_it(database_url: str) -> None:

@@ -1,5 +1,6 @@
 """`packhorse-pipeline archive`."""
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -51,6 +52,7 @@ def archive(
 
 def _run(settings: Settings, max_offsets: int, choices: "Choices") -> tuple[str, bool]:
     """Return what was done, and whether a signal ended it."""
+    from packhorse_services.pipeline.archive.lease import only_run
     from packhorse_services.pipeline.archive.query import QUERY, ArchivedJournal
     from packhorse_services.pipeline.archive.task import Archive
     from packhorse_services.pipeline.engine.session import running_spark
@@ -58,12 +60,15 @@ def _run(settings: Settings, max_offsets: int, choices: "Choices") -> tuple[str,
     location = Location.parse(settings.tables_url)
     topics = settings.topics
     origin = ArchivedJournal(settings.journal_url, topics, max_offsets)
-    with running_spark(settings, location, "archive") as spark:
-        run = Archive(spark, location, origin, settings.blobs_url, choices)
-        if settings.database_url is not None:
-            run.database_url = settings.database_url.get_secret_value()
-        with set_by_signals(run.stop):
-            run.run()
+    author = settings.database_url
+    lease = only_run(author.get_secret_value() if author else "", location.shown)
+    # A second run is refused before it has started a JVM; the next one need not wait for its end.
+    with ExitStack() as leased:
+        keep = leased.enter_context(lease)
+        with running_spark(settings, location, "archive") as spark, leased:
+            run = Archive(spark, location, origin, settings.blobs_url, choices)
+            with set_by_signals(run.stop):
+                run.run_kept(keep)
     stopped = run.stop.is_set()
     return said(run.watch.done(QUERY), location.shown, stopped=stopped), stopped
 

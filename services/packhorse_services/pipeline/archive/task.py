@@ -83,11 +83,12 @@ class Archive:
         Raises `HistoryGap`, `CheckpointCorrupt`, `SchemaChanged`, `TablesUnusable`,
         `TaskRefused` (`Overtaken` among it), `TaskFailed`, and the journal's own errors.
         """
-        with (
-            only_run(self.database_url, self.location.shown) as keep,
-            translated("archive"),
-            self.watch.of(self.spark),
-        ):
+        with only_run(self.database_url, self.location.shown) as keep:
+            self.run_kept(keep)
+
+    def run_kept(self, keep: Callable[[], None]) -> None:
+        """As `run`, for who has the lease and gives what keeps it."""
+        with translated("archive"), self.watch.of(self.spark):
             prepare(self.location)
             self._archive(keep)
 
