@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pyarrow as pa
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -117,7 +117,8 @@ def imported(packages: Iterable[PackageMessage], url: str, blobs: BlobStore) -> 
 
 def archive(location: Location, records: Sequence[Record], journal_id: str = JOURNAL) -> None:
     """Append records to the archive's table, and make the tables beside it; needs no Spark."""
-    prepare(location)
+    if not DeltaTable.is_deltatable(location.delta_uri(tables.BRONZE), location.delta_options()):
+        prepare(location)
     _append(location, tables.BRONZE, as_batch(records, journal_id))
 
 

@@ -48,25 +48,6 @@ def site(archived: ArchiveSite, databases: Databases, tmp_path: Path) -> Iterato
         yield found
 
 
-def truncate(file: Path) -> None:
-    """Leave half of a file, and no checksum of it, as a full disk does."""
-    file.with_name(f".{file.name}.crc").unlink()
-    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-
-
-def test_a_truncated_checkpoint_is_left_on_request_without_duplicates(
-    site: ArchiveSite,
-) -> None:
-    truncate(site.checkpoint() / "offsets" / "0")
-    site.fill([3], "package", "command")
-    with pytest.raises(CheckpointCorrupt, match=r"offsets/0.* --new-checkpoint"):
-        site.archive()
-    site.archive(Choices(new_checkpoint=True))
-    site.require_equal_sets()
-    assert site.places(tables.PACKAGES) == [0, 1, 2, 3]
-    assert sorted(row["issued_ms"] for row in site.rows(tables.COMMANDS)) == [0, 1, 2, 3]
-
-
 def test_another_querys_checkpoint_is_refused(site: ArchiveSite) -> None:
     file = site.checkpoint() / "offsets" / "0"
     version, settings, _ = file.read_text().split("\n")
@@ -104,7 +85,15 @@ def test_a_batch_that_was_half_done_is_decoded_without_its_checkpoint_and_the_jo
     assert site.rows(tables.GAPS) == []
 
 
-def test_who_was_overtaken_writes_no_more(site: ArchiveSite) -> None:
+def truncate(file: Path) -> None:
+    """Leave half of a file, and no checksum of it, as a full disk does."""
+    file.with_name(f".{file.name}.crc").unlink()
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def test_who_was_overtaken_writes_no_more_and_its_checkpoint_is_left_on_request(
+    site: ArchiveSite,
+) -> None:
     """A paused run wakes up after another one, of another checkpoint, has gone on."""
     before = last_version(site.location, tables.BRONZE)
     assert before is not None
@@ -119,9 +108,13 @@ def test_who_was_overtaken_writes_no_more(site: ArchiveSite) -> None:
     assert len(site.rows(tables.BRONZE)) == 6
     with pytest.raises(CheckpointCorrupt, match="less than the tables have"):
         site.archive()
+    truncate(site.checkpoint() / "offsets" / "0")
+    with pytest.raises(CheckpointCorrupt, match=r"offsets/0.* --new-checkpoint"):
+        site.archive()
     site.archive(Choices(new_checkpoint=True))
     site.require_equal_sets()
     assert site.places(tables.PACKAGES) == [0, 1, 2, 3]
+    assert sorted(row["issued_ms"] for row in site.rows(tables.COMMANDS)) == [0, 1, 2, 3]
 
 
 def test_who_begins_anew_while_another_run_goes_on_writes_nothing_twice(

@@ -93,7 +93,8 @@ def test_r2_a_hole_that_opens_during_the_run_is_named_too(site: ArchiveSite) -> 
     assert max(site.places(tables.QUARANTINE)) == 15
 
 
-@first_on("sql", "kafka")
+@pytest.mark.depth  # the words: `test_archive_last_records.py`; a run: `test_archive_checkpoint.py`
+@pytest.mark.parametrize("site", ["sql", "kafka"], indirect=True)
 def test_r24_a_last_record_that_is_another_one_stops_the_archive(site: ArchiveSite) -> None:
     """As after a restore: what the archive holds is not what the journal has there."""
     command = site.topics.command

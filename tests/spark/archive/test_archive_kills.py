@@ -21,14 +21,14 @@ from tests.harness.archive_site import ArchiveSite, archive_site
 pytestmark = pytest.mark.spark
 
 POINTS = (
-    "after bronze",
     f"after {tables.PACKAGES}",
+    "after bronze",
     "before bronze",
     f"before {tables.PACKAGES}",
     f"after {tables.STATUSES}",
 )
-KILLS = int(os.environ.get("TEST_ARCHIVE_KILLS", "2"))
-"""Rounds over the points; `make chaos` has 20."""
+KILLS = int(os.environ.get("TEST_ARCHIVE_KILLS", "1"))
+"""The first so many points, round and round; `make chaos` has 20."""
 
 
 class BrokenOffError(Exception):

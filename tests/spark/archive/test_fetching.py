@@ -29,9 +29,10 @@ def test_the_hash_is_that_of_the_node(spark: SparkSession, tmp_path: Path) -> No
     history.add(page("/a/b"), page("/é", 2))
     history.add(page("/a/b/c", 3), page("/a/b", 4))
     packages = packages_of(history, tmp_path)
-    winners = fold(package_events(spark, packages))
-    hashes = {row.path: (row.hash, row.size) for row in winners.collect()}
-    for row in ContentHistory(winners, Texts(packages, "")).unordered().collect():
+    with kept(fold(package_events(spark, packages))) as winners:
+        hashes = {row.path: (row.hash, row.size) for row in winners.collect()}
+        rows = ContentHistory(winners, Texts(packages, "")).unordered().collect()
+    for row in rows:
         size = len(row.path) + len(row.properties) + len(row.binaries)
         whole = hash_of(row.path, row.type, row.properties, row.binaries)
         assert hashes.pop(row.path) == (whole, size)

@@ -65,9 +65,9 @@ def shown(
 ) -> tuple[Content, int]:
     blobs = location.blobs_url("blobs")
     with subtree_at(spark, location, blobs, Point(path, **when)) as found:
-        paths = [row.path for row in found.nodes.select("path").collect()]
-        assert paths == sorted(paths)
-        return content_of(found.nodes), found.target.offset
+        content = content_of(found.nodes)
+        assert list(content) == sorted(content)
+        return content, found.target.offset
 
 
 def test_a_subtree_is_shown_as_it_was(

@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("several_partitions")]
 BINARY = Binary("data", "ab" * 32, 12, "image/png")
 LONGER = Binary("é", "cd" * 32, 7, 'text/plain; charset="utf-8"')
 SEGMENTS = st.sampled_from(["a", "b", "a-b", "é", "0", "😀"])
-EXAMPLES = int(os.environ.get("TEST_SPARK_EXAMPLES", "2"))
+EXAMPLES = int(os.environ.get("TEST_SPARK_EXAMPLES", "1"))
 PATHS = st.lists(SEGMENTS, min_size=1, max_size=4).map(lambda names: "/" + "/".join(names))
 
 

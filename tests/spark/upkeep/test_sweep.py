@@ -1,8 +1,11 @@
 """Mark and sweep with Spark: its tables, a sweep that is killed, an append at the same time."""
 
 import os
+import shutil
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -105,87 +108,62 @@ def test_r22_blobs_are_read_anew_that_are_not_as_they_were(spark: SparkSession) 
 def test_r22_a_mark_goes_on_from_what_the_last_one_has_remembered(
     spark: SparkSession, location: Location, yard: Yard
 ) -> None:
-    binary, young = yard.upload(b"x"), yard.upload(b"young")
-    pack([large_node("/s", binary)], "dstrpck-9-ab", yard.blobs)
-    yard.age()
-    pack([large_node("/t", young)], "dstrpck-8-ab", yard.blobs)
+    unchanged, changed, young = (f"dstrpck-{number}-ab" for number in range(3))
+    binaries = {name: yard.upload(name.encode()) for name in (unchanged, changed, young)}
+    for name, binary in binaries.items():
+        if name == young:
+            yard.age()
+        pack([large_node(f"/{name}", binary)], name, yard.blobs)
     yard.mark(SparkReport(spark, location, "mark-1-aa"))
-    body = yard.folder / package_key("dstrpck-9-ab")
-    before = body.stat()
-    body.chmod(0o600)
-    body.write_bytes(bytes(before.st_size))
-    os.utime(body, ns=(before.st_atime_ns, before.st_mtime_ns))
+    marks = Path(location.base, "marks")
+    shutil.copytree(marks / "mark-1-aa", marks / "mark-0-aa")
+    for name in binaries:
+        body = yard.folder / package_key(name)
+        before = body.stat()
+        body.chmod(0o600)
+        body.write_bytes(bytes(before.st_size))
+        if name != changed:
+            os.utime(body, ns=(before.st_atime_ns, before.st_mtime_ns))
     again = yard.mark(SparkReport(spark, location, "mark-2-aa"))
     summary = again.state()
     assert summary is not None
-    assert (summary.unreadable, summary.unused.binaries.count) == (0, 0), "it was not read again"
-    assert yard.sweep(again, dry_run=True).binaries.count == 0
-    (yard.folder / package_key("dstrpck-8-ab")).write_bytes(b"no package")
-    os.utime(body)
-    summary = yard.mark(SparkReport(spark, location, "mark-3-aa")).state()
-    assert summary is not None
-    assert (summary.unreadable, summary.unused.binaries.count) == (2, 2), "both were read"
-    marks = Path(location.base, "marks")
+    assert (summary.unreadable, summary.unused.binaries.count) == (2, 2), "one was not read again"
+    assert yard.sweep(again, dry_run=True).binaries.count == 2
     kept = sorted(one.parent.name for one in marks.glob("*/remembered-1"))
-    assert kept == ["mark-2-aa", "mark-3-aa"]
+    assert kept == ["mark-1-aa", "mark-2-aa"]
     assert not [*marks.glob("*/rounds/*")]
 
 
-def test_r22_marked_and_swept_with_an_append_running_at_the_same_time(
-    spark: SparkSession, location: Location, yard: Yard
-) -> None:
-    kept, gone = yard.upload(b"kept"), [yard.upload(b"%d" % number) for number in range(20)]
-    yard.write("/kept", kept)
+@contextmanager
+def appending(yard: Yard) -> Iterator[None]:
+    """Distribute meanwhile what was there before, and remove it at the author."""
     moving = yard.upload(b"moving")
     yard.write("/moving", moving)
     yard.age()
-    stop, failures = threading.Event(), []
+    stop = threading.Event()
 
     def append() -> None:
-        """Distribute what was there before, and remove it at the author."""
+        while not stop.wait(0.3):  # what goes on without a pause slows down the others alone
+            yard.commit_export(yard.begin_export("/moving"))
+            yard.append_one()
+            yard.import_next()
+            if yard.applied >= 2:
+                yard.remove("/moving")
+
+    with ThreadPoolExecutor(1) as threads:
+        working = threads.submit(append)
         try:
-            while not stop.wait(0.1):  # what goes on without a pause slows down the others alone
-                yard.commit_export(yard.begin_export("/moving"))
-                yard.append_one()
-                yard.import_next()
-                if yard.applied >= 2:
-                    yard.remove("/moving")
-        except Exception as error:
-            failures.append(error)
-
-    appending = threading.Thread(target=append)
-    appending.start()
-    try:
-        report = yard.mark(SparkReport(spark, location, "mark-1-aa"))
-        summary = report.state()
-        assert summary is not None
-        assert (summary.state, summary.unused.binaries.count) == (MarkState.COMPLETE, 20)
-        assert yard.sweep(SparkReport(spark, location, "mark-1-aa")).binaries.count == 20
-    finally:
-        stop.set()
-        appending.join()
-    assert failures == []
-    assert yard.referenced() <= yard.keys()
-    assert not any(map(yard.has, gone))
-    assert yard.has(kept)
-    with pytest.raises(TaskRefused, match="swept already"):
-        yard.sweep(SparkReport(spark, location, "mark-1-aa"))
+            yield
+        finally:
+            stop.set()
+            working.result()
 
 
-def test_a_sweep_that_is_killed_goes_on_with_spark(
-    spark: SparkSession, location: Location, yard: Yard
-) -> None:
-    for number in range(6):
-        yard.upload(b"%d" % number)
-    stray = package_key("dstrpck-1-ab")
-    yard.blobs.put(stray, [b"no package"])
-    yard.age()
-    report = yard.mark(SparkReport(spark, location, "mark-2-aa"))
-    summary = report.state()
-    assert (summary.unreadable, summary.unreadable_keys) == (1, (stray,))
+def cut_short(report: SparkReport) -> SparkReport:
+    """Let its next sweep be killed when each task has removed a blob."""
     whole = report.remove_doomed
 
-    def cut_short(remove: Any, check: Any) -> Any:
+    def remove_doomed(remove: Any, check: Any) -> Any:
         def some(doomed: Iterator[StoredBlob]) -> Iterator[SweepRemoval]:
             for number, done in enumerate(remove(doomed)):
                 if number == 1:
@@ -194,13 +172,33 @@ def test_a_sweep_that_is_killed_goes_on_with_spark(
 
         return whole(some, check)
 
-    report.remove_doomed = cut_short
-    with pytest.raises(TaskFailed):
-        yard.sweep(report)
-    assert 0 < len(yard.keys()) < 6
-    assert yard.sweep(SparkReport(spark, location, "mark-2-aa")).binaries.count == 6
-    assert yard.keys() == set()
+    report.remove_doomed = remove_doomed  # type: ignore[method-assign]
+    return report
+
+
+def test_r22_marked_and_swept_after_a_kill_with_an_append_running_at_the_same_time(
+    spark: SparkSession, location: Location, yard: Yard
+) -> None:
+    kept, gone = yard.upload(b"kept"), [yard.upload(b"%d" % number) for number in range(6)]
+    yard.write("/kept", kept)
+    stray = package_key("dstrpck-1-ab")
+    yard.blobs.put(stray, [b"no package"])
+    with appending(yard):
+        report = yard.mark(SparkReport(spark, location, "mark-1-aa"))
+        summary = report.state()
+        assert summary is not None
+        assert (summary.state, summary.unused.binaries.count) == (MarkState.COMPLETE, 6)
+        assert (summary.unreadable, summary.unreadable_keys) == (1, (stray,))
+        with pytest.raises(TaskFailed):
+            yard.sweep(cut_short(report))
+        assert 0 < sum(map(yard.has, gone)) < 6
+        assert yard.sweep(SparkReport(spark, location, "mark-1-aa")).binaries.count == 6
+    assert yard.referenced() <= yard.keys()
+    assert not any(map(yard.has, gone))
+    assert yard.has(kept)
     assert yard.blobs.head(stray) is not None
+    with pytest.raises(TaskRefused, match="swept already"):
+        yard.sweep(SparkReport(spark, location, "mark-1-aa"))
 
 
 def test_a_source_that_fails_on_an_executor_fails_the_mark_and_the_sweep(
