@@ -22,7 +22,7 @@ _QUIRKS = ("it's", 'a "quote"', "back\\slash", "100%", "a_b", "?", "$1", "{fn no
 _UNICODE = ("é", "\u0065\u0301", "日本", "\U0001f40e", "ﬀ", "ß")
 
 
-def odd_nodes(flat: int = 1_500) -> Iterator[Node]:
+def odd_nodes(flat: int = 400) -> Iterator[Node]:
     """Yield a subtree at `TOP` in no order, and its neighbours that sort around it."""
     for name in ("huge", "huge-2", "huge 2", "huge.d", "huge0", "hug", "huge\U0001f40e"):
         yield Node(f"/content/{name}", "page", f'{{"name": "{name}"}}')

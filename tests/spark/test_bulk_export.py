@@ -26,6 +26,7 @@ from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.tables import bulk_parts
 from tests.harness.borrowing import borrowed
 from tests.harness.bulk import TOP, imported, message_of, odd_nodes, plain_package, written
+from tests.harness.depth import at_depth
 from tests.harness.postgres import Databases, end_sessions
 from tests.harness.table_page import columns
 from tests.harness.waiting import eventually
@@ -67,7 +68,7 @@ def bulk(spark: SparkSession, database_url: str, tmp_path: Path) -> Bulk:
 def test_parts_over_stale_content_are_what_a_plain_deep_distribute_gives(
     bulk: Bulk, databases: Databases
 ) -> None:
-    parts = bulk.prepare("huge")
+    parts = bulk.prepare("huge", nodes=60)
     assert len(parts) > 5
     assert [part.number for part in parts] == list(range(len(parts)))
     assert [part.range_from for part in parts[1:]] == [part.range_to for part in parts[:-1]]
@@ -186,8 +187,8 @@ def generations(bulk: Bulk, parts: list[StoredPart]) -> set[str]:
 @pytest.mark.usefixtures("rewriting")
 def test_r6_all_parts_show_one_snapshot_while_somebody_writes(bulk: Bulk) -> None:
     eventually(lambda: types_stored(bulk) == 1, what="the first generation is everywhere")
-    for number in range(2):
-        assert len(generations(bulk, bulk.prepare(f"written{number}", nodes=100))) == 1
+    for number in range(at_depth(2, 1)):
+        assert len(generations(bulk, bulk.prepare(f"written{number}", nodes=50))) == 1
 
 
 @pytest.mark.parametrize("change", ["type = 'new'", "path = path || '/moved'"])
