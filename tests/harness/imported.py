@@ -29,8 +29,16 @@ SERVICES = tuple(
 COMMAND_LINE, PIPELINE = "packhorse_services.cli", "packhorse_services.pipeline"
 _OF_PIPELINE = ((PIPELINE, "serve"), (PIPELINE, "worker"))
 """Those of its programs that share their modules with the services; its tasks have Spark."""
+_TASKS = (
+    f"{PIPELINE}.archive.task",
+    *(f"{PIPELINE}.at.task", f"{PIPELINE}.audit.task", f"{PIPELINE}.bulk.prepare"),
+    *(f"{PIPELINE}.measures.task", f"{PIPELINE}.snapshot.task"),
+    *(f"{PIPELINE}.sweep.spark_report", f"{PIPELINE}.upkeep.task"),
+)
+_FOR_SPARK = "PACKHORSE_SPARK_CONF"
+"""A program with this setting is a fork of a process of its own, which has the tasks, too."""
 _KILLED = "tests.harness.killed_program"
-"""Ends another program at a point; Spark's begin anew, as its tasks do."""
+"""Ends another program at a point."""
 _OURS = (
     "tests.chaos.",
     "tests.harness.jobs.",
@@ -68,6 +76,7 @@ def can_begin(command: Sequence[str], environment: Mapping[str, str]) -> bool:
             or command[2].startswith(_OURS)
             or (command[2] == COMMAND_LINE and "up" not in command)
             or tuple(command[2:4]) in _OF_PIPELINE
+            or (command[2] in (_KILLED, PIPELINE) and _FOR_SPARK in environment)
             or (command[2] == _KILLED and command[4] != PIPELINE)
         )
         and not any(name.startswith("PYTHON") for name in environment)
@@ -106,13 +115,17 @@ class Imported:
 class _Source:
     """The process that programs are forks of, seen from the tests."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LONGEST)
-        command = (sys.executable, "-m", __name__, str(theirs.fileno()))
+        command = (sys.executable, "-m", __name__, str(theirs.fileno()), kind)
         # It ends with the channel, not with the thread that happened to start it.
         self._process = subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
+            command,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},  # or numpy begins threads
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
         )
         theirs.close()
         self._lock = threading.Lock()
@@ -139,7 +152,7 @@ class _Source:
         self._process.wait()
 
 
-_sources: list[_Source] = []
+_sources: dict[str, _Source] = {}
 _starting = threading.Lock()
 
 
@@ -169,16 +182,17 @@ def begin_module(
     stopped: bool = False,
 ) -> Imported:
     """Begin a module, the first of the arguments, in a folder with what it reads and writes."""
+    kind = PIPELINE if _FOR_SPARK in environment else COMMAND_LINE
     with _starting:
-        if not _sources:
-            _sources.append(_Source())
+        if kind not in _sources:
+            _sources[kind] = _Source(kind)
     given = {
         "arguments": arguments,
         "environment": dict(environment),
         "folder": str(folder),
         "stopped": stopped,
     }
-    return _sources[0].begin(given, files)
+    return _sources[kind].begin(given, files)
 
 
 def begin_script(script: Path, environment: Mapping[str, str]) -> Imported:
@@ -245,6 +259,11 @@ def _main() -> None:
         importlib.import_module(f"{service}.app")
         importlib.import_module(f"{service}.__main__")
         del sys.modules[f"{service}.__main__"]  # or runpy warns that it is to be run twice
+    if sys.argv[2] == PIPELINE:
+        importlib.import_module(f"{PIPELINE}.program").program()
+        for module in _TASKS:
+            importlib.import_module(module)
+        importlib.import_module(f"{PIPELINE}.engine.python_daemon").prepare()
     assert threading.active_count() == 1, "a fork has no other threads"
     gc.collect()
     gc.freeze()
