@@ -74,9 +74,16 @@ def made(location: Location, name: str) -> tuple[DeltaTable, pa.Table]:
     return stored(location, name), pa.Table.from_batches(batches)
 
 
-def filters(whole: pa.Table) -> Iterator[tuple[str, Any, int]]:
-    """Each column that can be ordered, some values in it, and in how many rows they are."""
+def filters(whole: pa.Table, *, one_of_a_type: bool = False) -> Iterator[tuple[str, Any, int]]:
+    """Each column that can be ordered, some values in it, and in how many rows they are.
+
+    Files and readers know the type of a column: one of each type may be enough.
+    """
+    left_out = set()
     for column in whole.schema:
+        if column.type in left_out:
+            continue
         if has_bounds(column.type) or pa.types.is_date(column.type):
+            left_out |= {column.type} if one_of_a_type else set()
             for one in pc.unique(whole.column(column.name)).drop_null().to_pylist()[-2:]:
                 yield column.name, one, pc.sum(pc.equal(whole.column(column.name), one)).as_py()

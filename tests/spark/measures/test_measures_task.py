@@ -60,22 +60,34 @@ def location(tmp_path: Path) -> Iterator[Location]:
     return place
 
 
-def test_new_rows_change_their_hours_and_no_others(spark: SparkSession, location: Location) -> None:
-    append(location, tables.PACKAGES, [package(1, 0), package(2, 2 * HOUR)])
+def expire_two_days(spark: SparkSession, location: Location) -> None:
+    first = date(2026, 1, 3)
+    for table in (tables.PACKAGES, tables.ANNOUNCEMENTS):
+        expire(location, table, first)
+    expire_statuses(spark, location, first)  # the failure stays
+
+
+def test_new_rows_change_their_hours_and_no_others_which_stay_when_their_rows_expire(
+    spark: SparkSession, location: Location
+) -> None:
     append(
         location,
-        tables.ANNOUNCEMENTS,
-        [announcement(0, 0), announcement(1_000, 1), announcement(2 * HOUR + 1_000, 2)],
+        tables.PACKAGES,
+        [package(1, HOUR), package(2, 2 * DAY), package(3, 2 * DAY + 2 * HOUR)],
     )
+    append(location, tables.STATUSES, [status(1, 2 * HOUR, "REMOVED_FAILED", reason="no")])
+    announced = [(0, 0), (3 * HOUR, 1), (2 * DAY + 1_000, 2), (2 * DAY + 2 * HOUR + 1_000, 3)]
+    append(location, tables.ANNOUNCEMENTS, [announcement(*one) for one in announced])
     made = measure(spark, location)
     assert made is not None
     assert made.begin_ms == START
     before = contents(location)
-    assert len(before[tables.DELIVERY]) == 2
+    assert len(before[tables.DELIVERY]) == 5
     assert [measure(spark, location), contents(location)] == [None, before]
 
-    append(location, tables.STATUSES, [status(1, 3 * HOUR, "REMOVED_FAILED", reason="no")])
-    append(location, tables.PACKAGES, [package(3, 4 * HOUR)])
+    failed = status(2, 2 * DAY + 3 * HOUR, "REMOVED_FAILED", reason="no")
+    append(location, tables.STATUSES, [failed])
+    append(location, tables.PACKAGES, [package(4, 2 * DAY + 4 * HOUR)])
     with dying(tables.DELIVERY):
         measure(spark, location)
     torn = contents(location)
@@ -83,12 +95,16 @@ def test_new_rows_change_their_hours_and_no_others(spark: SparkSession, location
     assert torn[tables.DELIVERY] == before[tables.DELIVERY]
     made = measure(spark, location)
     assert made is not None
-    assert (made.since_ms, made.single_ms) == (START + 4 * HOUR, (START, START + 3 * HOUR))
+    day = START + 2 * DAY
+    assert (made.since_ms, made.single_ms) == (day + 4 * HOUR, (day, day + 3 * HOUR))
     after = contents(location)
-    assert len(after[tables.DELIVERY]) == 3
+    assert len(after[tables.DELIVERY]) == 6
     assert set(after[tables.DELIVERY]) & set(before[tables.DELIVERY])
 
-    measure(spark, location, all_hours=True)
+    expire_two_days(spark, location)
+    made = measure(spark, location, all_hours=True)
+    assert made is not None
+    assert made.begin_ms == day
     assert contents(location) == after
 
 
@@ -99,8 +115,8 @@ def test_without_an_archive_there_is_nothing_to_measure(
         measure(spark, Location.parse(str(tmp_path / "none")))
 
 
-def expired_and_measured(spark: SparkSession, location: Location) -> tuple[Any, Any]:
-    """Measure, expire two days, measure all hours; return the contents before and the last run."""
+def expired_and_measured(spark: SparkSession, location: Location) -> Any:
+    """Measure, expire two days, measure all hours; return the contents before."""
     append(location, tables.PACKAGES, [package(1, HOUR), package(2, 2 * DAY)])
     append(
         location,
@@ -114,27 +130,16 @@ def expired_and_measured(spark: SparkSession, location: Location) -> tuple[Any, 
     )
     measure(spark, location)
     before = contents(location)
-
-    first = date(2026, 1, 3)
-    for table in (tables.PACKAGES, tables.ANNOUNCEMENTS):
-        expire(location, table, first)
-    expire_statuses(spark, location, first)  # the failure stays
-    made = measure(spark, location, all_hours=True)
-    return before, made
-
-
-def test_hours_whose_rows_have_expired_are_kept(spark: SparkSession, location: Location) -> None:
-    before, made = expired_and_measured(spark, location)
-    assert made is not None
-    assert made.begin_ms == START + 2 * DAY
-    assert contents(location) == before
+    expire_two_days(spark, location)
+    measure(spark, location, all_hours=True)
+    return before
 
 
 @pytest.mark.depth
 def test_new_rows_change_no_hours_whose_rows_have_expired(
     spark: SparkSession, location: Location
 ) -> None:
-    before, _ = expired_and_measured(spark, location)
+    before = expired_and_measured(spark, location)
     append(location, tables.STATUSES, [status(2, 2 * DAY + 3 * HOUR, "REMOVED")])
     append(location, tables.ANNOUNCEMENTS, [announcement(3 * DAY, 2)])
     measure(spark, location)
@@ -148,5 +153,5 @@ def test_a_build_that_makes_expired_hours_anew_is_caught(
     spark: SparkSession, location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task, "kept_before", lambda *_, **__: NOTHING)
-    before, _ = expired_and_measured(spark, location)
+    before = expired_and_measured(spark, location)
     assert contents(location) != before
