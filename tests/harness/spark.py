@@ -29,7 +29,7 @@ AS_IN_PRODUCTION = os.environ.get("TEST_SPARK_AS_IN_PRODUCTION") == "1"
 """Whether the tests' sessions compile their plans and adapt them; in `make chaos` they do.
 
 To compile a plan takes longer than a test's handful of rows. `make test` has one program that does
-it in `test_pipeline_tasks.py`, and one on a cluster.
+it in `test_pipeline_tasks.py`.
 """
 _SMALL = {
     "spark.buffer.pageSize": "1m",  # else each sort, aggregate and broadcast clears up to 64 MiB
@@ -56,8 +56,13 @@ def spark_for_tests(folder: Path) -> SparkSession:
 
 def spark_environment(*, as_in_production: bool = AS_IN_PRODUCTION) -> dict[str, str]:
     """Return settings that make a program's own session as quick; its plans may be compiled."""
-    conf = QUICK if as_in_production else {**QUICK, **_SMALL}
-    return {"PACKHORSE_SPARK_MASTER": "local[2]", "PACKHORSE_SPARK_CONF": json.dumps(conf)}
+    conf = json.dumps(program_conf(as_in_production=as_in_production))
+    return {"PACKHORSE_SPARK_MASTER": "local[2]", "PACKHORSE_SPARK_CONF": conf}
+
+
+def program_conf(*, as_in_production: bool = AS_IN_PRODUCTION) -> dict[str, str]:
+    """Return what makes a program's own session as quick; its plans may be compiled."""
+    return QUICK if as_in_production else {**QUICK, **_SMALL}
 
 
 @contextmanager

@@ -12,13 +12,13 @@ import pyspark
 from packhorse_services.cli.stack.ports import free_ports
 from packhorse_services.pipeline.engine.jars import java
 from tests.harness.processes import Process
-from tests.harness.spark import QUICK
+from tests.harness.spark import QUICK, program_conf
 from tests.harness.waiting import eventually
 
 _SPARK = Path(pyspark.__file__).parent
 _DEPLOY = "org.apache.spark.deploy"
 _SMALL = {
-    **QUICK,
+    **program_conf(),
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": "600m",
@@ -56,7 +56,7 @@ def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
     port, web = free_ports(2)
     cluster = SparkCluster(f"spark://127.0.0.1:{port}", f"http://127.0.0.1:{web}", folder / "work")
     ports = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web))
-    size = ("--cores", "2", "--memory", "1g", "--work-dir", str(cluster.work))
+    size = ("--cores", "1", "--memory", "1g", "--work-dir", str(cluster.work))
     master = _process("master", f"{_DEPLOY}.master.Master", ports, folder)
     worker = _process(
         *("worker", f"{_DEPLOY}.worker.Worker"),
