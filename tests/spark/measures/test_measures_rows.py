@@ -1,6 +1,6 @@
 """Each transformation of the measures, row by row."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -52,32 +52,35 @@ def before(**changed: Any) -> dict[str, Any]:
     }
 
 
-def an_editable_subscriber_reports_when_it_imported() -> Case:
-    return (
+TIMES = [
+    (-START, 3_000, 3_000, 2_000),  # never said
+    (10**12, 3_000, 3_000, 2_000),  # another century
+    (500, 10**12, 5_000, 4_500),  # the same of the status: its record's time
+    (1_000, 400, 1_000, 0),  # imported before it was there
+    (500, -START - 5, 5_000, 4_500),
+    (-9 * 24 * HOUR, 3_000, 3_000, 2_000),  # too long ago to be believed
+    (-6 * 24 * HOUR, 3_000, 3_000, 6 * 24 * HOUR + 3_000),
+]
+"""Accepted and decided, and what is believed: the outcome and the latency."""
+CASES: Mapping[str, Case] = {
+    "an editable subscriber reports when it imported": (
         [package(1, 2_000, accepted_ms=1_000), package(2, 2_000)],
         [status(1, 9_000, decided_ms=5_000), status(1, 9_500, decided_ms=5_000)],
         [announcement(0, 0, editable=True), announcement(10_000, 2, editable=True)],
         [("site", 1, "IMPORTED", 5_000, 4_000)],
-    )
-
-
-def others_have_imported_what_their_first_announcement_above_says() -> Case:
-    announced = [(0, 0), (6_000, 2), (9_000, 4), (9_500, 1)]
-    return (
+    ),
+    "others have imported what their first announcement above says": (
         [package(number, number * 1_000) for number in range(1, 6)],
         [status(3, 9_000, "REMOVED_FAILED", reason="no")],
-        [announcement(*one) for one in announced],
+        [announcement(*one) for one in ((0, 0), (6_000, 2), (9_000, 4), (9_500, 1))],
         [
             ("site", 1, "IMPORTED", 6_000, 5_000),
             ("site", 2, "IMPORTED", 6_000, 4_000),
             ("site", 3, "REMOVED_FAILED", 9_000, 6_000),
             ("site", 4, "IMPORTED", 9_000, 5_000),
         ],
-    )
-
-
-def what_a_subscription_began_behind_and_what_it_had_before_is_not_its_delivery() -> Case:
-    return (
+    ),
+    "what a subscription began behind and what it had before is not its delivery": (
         [package(1, 0), package(2, 100_000), package(3, 105_000), package(4, 200_000)],
         [],
         [
@@ -91,54 +94,31 @@ def what_a_subscription_began_behind_and_what_it_had_before_is_not_its_delivery(
             ("unknown", 2, "IMPORTED", 106_000, 6_000),
             ("unknown", 3, "IMPORTED", 106_000, 1_000),
         ],
-    )
-
-
-def other_journals_and_agents_are_other_subscriptions() -> Case:
-    return (
+    ),
+    "other journals and agents are other subscriptions": (
         [package(1, 1_000), package(2, 1_000, journal_id="j2"), package(3, 0, publisher_agent="b")],
         [status(1, 2_000, package_journal_id="j2"), status(2, 2_000, publisher_agent="b")],
         [announcement(0, 0), announcement(3_000, 3), announcement(4_000, 3, journal_id="")],
         [("site", 1, "IMPORTED", 3_000, 2_000)],
-    )
-
-
-def times_that_cannot_be_true_are_their_records() -> Case:
-    cases = [
-        (-START, 3_000, 3_000, 2_000),  # never said
-        (10**12, 3_000, 3_000, 2_000),  # another century
-        (500, 10**12, 5_000, 4_500),  # the same of the status: its record's time
-        (1_000, 400, 1_000, 0),  # imported before it was there
-        (500, -START - 5, 5_000, 4_500),
-        (-9 * 24 * HOUR, 3_000, 3_000, 2_000),  # too long ago to be believed
-        (-6 * 24 * HOUR, 3_000, 3_000, 6 * 24 * HOUR + 3_000),
-    ]
-    return (
-        [package(number, 1_000, accepted_ms=one[0]) for number, one in enumerate(cases)],
-        [status(number, 5_000, decided_ms=one[1]) for number, one in enumerate(cases)],
+    ),
+    "times that cannot be true are their records": (
+        [package(number, 1_000, accepted_ms=one[0]) for number, one in enumerate(TIMES)],
+        [status(number, 5_000, decided_ms=one[1]) for number, one in enumerate(TIMES)],
         [],
-        [("site", number, "IMPORTED", *one[2:]) for number, one in enumerate(cases)],
-    )
-
-
-CASES = (
-    an_editable_subscriber_reports_when_it_imported,
-    others_have_imported_what_their_first_announcement_above_says,
-    what_a_subscription_began_behind_and_what_it_had_before_is_not_its_delivery,
-    other_journals_and_agents_are_other_subscriptions,
-    times_that_cannot_be_true_are_their_records,
-)
+        [("site", number, "IMPORTED", *one[2:]) for number, one in enumerate(TIMES)],
+    ),
+}
 
 
 @pytest.fixture(scope="module")
 def happened(spark: SparkSession) -> dict[str, list[Any]]:
     """What each case leads to: all are in the same tables, with publisher agents of their own."""
     packages, statuses, announcements = list[Any](), list[Any](), list[Any]()
-    for case in CASES:
-        for into, rows in zip((packages, statuses, announcements), case(), strict=False):
+    for name, case in CASES.items():
+        for into, rows in zip((packages, statuses, announcements), case, strict=False):
             for row in rows:
                 for named in row.get("lanes", [row]):
-                    named["publisher_agent"] += f" of {case.__name__}"
+                    named["publisher_agent"] += f" of {name}"
             into.extend(rows)
     found = outcomes.outcomes(
         rows_of(spark, announcements),
@@ -147,14 +127,13 @@ def happened(spark: SparkSession) -> dict[str, list[Any]]:
     ).select("publisher_agent", "subscriber", "offset", "status", "outcome_ms", "latency_ms")
     sorted_rows = sorted((*row[:4], row[4] - START, row[5]) for row in found.collect())
     return {
-        case.__name__: [row[1:] for row in sorted_rows if row[0].endswith(f" {case.__name__}")]
-        for case in CASES
+        name: [row[1:] for row in sorted_rows if row[0].endswith(f" of {name}")] for name in CASES
     }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_outcomes(case: Callable[[], Case], happened: dict[str, list[Any]]) -> None:
-    assert happened[case.__name__] == case()[3]
+def test_outcomes(case: str, happened: dict[str, list[Any]]) -> None:
+    assert happened[case] == CASES[case][3]
 
 
 def test_the_hour_is_that_of_utc_in_any_time_zone(spark: SparkSession) -> None:
