@@ -21,13 +21,13 @@ Operation = tuple[str, str, str, str]
 """Service, method, path, and the scope that the document names."""
 
 
-def _operations() -> Iterator[Operation]:
+def _operations() -> Iterator[tuple[Operation, str]]:
     for service in SERVICES:
         document = parsed((FOLDER / f"{service}.yaml").read_text())  # test_openapi.py compares it
         for path, item in document["paths"].items():
             for method, operation in item.items():
                 ((scope,),) = [one["HTTPBearer"] for one in operation["security"]]
-                yield service, method.upper(), path, scope
+                yield (service, method.upper(), path, scope), operation["operationId"]
 
 
 class _AnyScopes:
@@ -65,4 +65,5 @@ def _body(method: str) -> dict[str, Any]:
     return {"json": {}} if method in ("POST", "PUT", "PATCH") else {}
 
 
-OPERATIONS = list(_operations())
+OPERATION_IDS = dict(_operations())
+OPERATIONS = list(OPERATION_IDS)

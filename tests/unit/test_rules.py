@@ -20,6 +20,9 @@ def _tests_of_promises(path: Path) -> Iterator[str]:
     text = path.read_text()
     if "def test_r" not in text:
         return
+    if "mark.proof" not in text and "mark.depth" not in text:  # to parse a file takes much longer
+        yield from re.findall(r"^(?:async )?def (test_r\w+)", text, re.MULTILINE)
+        return
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             marks = " ".join(ast.unparse(one) for one in node.decorator_list)

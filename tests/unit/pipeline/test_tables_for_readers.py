@@ -8,7 +8,11 @@ from deltalake import DeltaTable
 
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.queries import RELATION, rows
+from tests.harness.depth import at_depth
 from tests.harness.readable_tables import WRITTEN, filters, made
+
+FEW = at_depth(full=False, gate=True)
+"""Whether to ask those for one column of each type alone who open the table for each question."""
 
 
 @pytest.fixture(scope="module", params=WRITTEN)
@@ -22,8 +26,9 @@ def test_pyarrow_and_pandas_find_what_a_filter_means(table: tuple[DeltaTable, pa
     stored, whole = table
     opened = stored.to_pyarrow_dataset()
     for column, one, count in filters(whole):
+        assert opened.to_table(filter=pc.field(column) == one).num_rows == count, (column, one)
+    for column, one, count in filters(whole, one_of_a_type=FEW):
         wanted = [(column, "=", one)]
-        assert opened.to_table(filter=pc.field(column) == one).num_rows == count, wanted
         assert len(stored.to_pandas(filters=wanted)) == count, wanted
 
 
@@ -44,7 +49,7 @@ def test_duckdb_and_datafusion_find_what_a_filter_means(
         for column, one, count in filters(whole):
             query = f'SELECT count(*) FROM given WHERE "{column}" = ?'
             assert database.execute(query, [one]).fetchone() == (count,), (column, one)
-    for column, one, count in filters(whole):
+    for column, one, count in filters(whole, one_of_a_type=FEW):
         literal = str(one) if isinstance(one, int) else f"'{one}'"
         query = f'SELECT count(*) AS found FROM {RELATION} WHERE "{column}" = {literal}'
         assert [row["found"] for row in rows(stored, query)] == [count], query

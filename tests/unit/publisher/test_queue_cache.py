@@ -167,7 +167,8 @@ def test_r14_a_record_that_cant_be_read_is_shown() -> None:
 def test_r17_an_entry_takes_30_bytes_and_its_paths() -> None:
     cache = QueueCache("main")
     path = "/content/site/page"
-    for start in range(0, 40_000, 1000):
+    count = 3 * columns._ENTRIES
+    for start in range(0, count, 1024):
         cache.extend(
             [
                 package_record(
@@ -178,10 +179,10 @@ def test_r17_an_entry_takes_30_bytes_and_its_paths() -> None:
                         body_length=5000,
                     ),
                 )
-                for offset in range(start, start + 1000)
+                for offset in range(start, start + 1024)
             ]
         )
-    assert cache.size / 40_000 - len(path) <= 31.1  # one byte ends the path
+    assert cache.size / count - len(path) <= 31.1  # one byte ends the path
 
 
 def test_what_a_subscriber_is_done_with_is_counted_also_once_it_is_gone() -> None:

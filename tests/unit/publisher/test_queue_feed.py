@@ -12,6 +12,7 @@ from packhorse.messaging.api import Journal, Outgoing, TopicSpec
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
 from packhorse.wire.package_codec import encode_package
+from packhorse_services.publisher.queues.cache import columns
 from packhorse_services.publisher.queues.cache.filters import ALL, EntryFilter
 from packhorse_services.publisher.queues.cache.journal_pages import PageRange
 from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
@@ -99,28 +100,31 @@ def test_r17_a_fetch_that_takes_too_long_goes_on(journal: WatchedJournal) -> Non
         assert journal.read_from == [10, 0]
 
 
-def test_r17_memory_is_bounded_and_pages_are_exact_below_it(journal: WatchedJournal) -> None:
-    append(journal, 10_000)
-    with running(journal, ManualClock(), max_bytes=2_000_000) as feed:
+def test_r17_memory_is_bounded_and_pages_are_exact_below_it(
+    journal: WatchedJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columns, "_ENTRIES", 400)
+    append(journal, 1_000)
+    with running(journal, ManualClock(), max_bytes=200_000) as feed:
         assert not asyncio.run(feed.need(-1, WAIT_S))
         assert feed.full
-        assert feed.cache.size <= 2_000_000
-        assert 0 < feed.cache.low < 9_000
-        assert asyncio.run(feed.need(9_000, WAIT_S))
-        assert feed.cache.length(9_000) == 999
+        assert feed.cache.size <= 200_000
+        assert 0 < feed.cache.low < 900
+        assert asyncio.run(feed.need(900, WAIT_S))
+        assert feed.cache.length(900) == 99
         extent = feed.cache.extent(-1)
-        assert extent.at_least == 10_000 - feed.cache.low
-        assert (extent.at_most, extent.length) == (10_000, None)
+        assert extent.at_least == 1_000 - feed.cache.low
+        assert (extent.at_most, extent.length) == (1_000, None)
         low, size = feed.cache.low, feed.cache.size
-        for start in (0, 1_234, low - 30):
+        for start in (0, 123, low - 30):
             page = asyncio.run(feed.page(PageRange(start, -1, 50), WAIT_S))
             assert [entry.offset for entry in page.entries] == list(range(start, start + 50))
             assert page.behind == start + 49
         assert (feed.cache.low, feed.cache.size) == (low, size)
-        append(journal, 10_000)
-        eventually(lambda: feed.cache.next == 20_000)
-        assert feed.cache.size <= 2_000_000
-        assert feed.cache.extent(-1).at_most == 20_000
+        append(journal, 1_000)
+        eventually(lambda: feed.cache.next == 2_000)
+        assert feed.cache.size <= 200_000
+        assert feed.cache.extent(-1).at_most == 2_000
 
 
 def test_r17_callers_share_a_page_from_the_journal_within_their_deadline(

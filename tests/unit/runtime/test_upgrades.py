@@ -69,7 +69,7 @@ def test_chunks_behind_an_offered_protocol_arrive() -> None:
 
 def test_many_offers_in_one_segment_are_that_many_requests() -> None:
     one = _post("/echo", b"x") + b"x"
-    assert _bodies(_ask(echo(), 2_000 * one, answers=2_000)) == 2_000 * [b'200 "x"']
+    assert _bodies(_ask(echo(), 1_200 * one, answers=1_200)) == 1_200 * [b'200 "x"']
 
 
 def test_a_connection_to_elsewhere_is_refused_and_closed() -> None:
@@ -108,7 +108,9 @@ def test_the_jdks_client_and_curl_send_bodies_with_their_defaults() -> None:
     async def asking() -> tuple[str, str]:
         async with serving(echo()) as (host, port):
             url = f"http://{host}:{port}/echo"
-            java = await run(url, "java", "-Xshare:auto", str(JDK_CLIENT), "POST", url, body, body)
+            quick = ("-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+            request = (str(JDK_CLIENT), "POST", url, body, body)
+            java = await run(url, "java", *quick, *request)
             return java, await run(url, "curl", "-s", "--http2", "-X", "POST", "-d", body, url)
 
     java, curl = asyncio.run(asking())

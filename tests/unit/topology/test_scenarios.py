@@ -3,6 +3,7 @@
 import pytest
 
 from packhorse.topology.events import EventKind
+from tests.harness.depth import at_depth
 from tests.harness.topology.process import SimulatedProcess
 from tests.harness.topology.simulation import Simulation
 from tests.harness.topology.sites import LeaseSite
@@ -96,10 +97,10 @@ def test_a_one_way_delay_between_two_ends_with_one_view() -> None:
 
 @pytest.mark.parametrize("store", [*STORES, "slow voting"])
 def test_swizzle_clog(store: str) -> None:
-    """Two hundred times, some of five are cut off one by one and let back in another order."""
+    """Again and again, some of five are cut off one by one and let back in another order."""
     simulation, _ = cluster(store, "a", "b", "c", "d", "e", seed=5)
     chance, machines = simulation.world.random, list("abcde")
-    for round_ in range(1, 201):
+    for round_ in range(1, at_depth(200, 60) + 1):
         clogged = chance.sample(machines, chance.randint(1, 5))
         for machine in clogged:
             simulation.network.change(machine, **{chance.choice(("cut", "deaf")): True})

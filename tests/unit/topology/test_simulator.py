@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.depth import at_depth
 from tests.harness.topology.broken import BROKEN
 from tests.harness.topology.faults import seeds, simulate
 from tests.harness.topology.sites import Build
@@ -57,7 +58,7 @@ def test_a_seed_is_the_same_run_in_each_process() -> None:
         "import logging; logging.disable(50)\n"
         "from tests.harness.topology.faults import simulate\n"
         "stores = ('lease', 'voting', 'slow voting')\n"
-        "runs = [simulate(store, seed) for store in stores for seed in range(3)]\n"
+        f"runs = [simulate(store, seed) for store in stores for seed in range({at_depth(3, 1)})]\n"
         "print([(one.world.random.random(), sorted(one.checks.followed)) for one in runs])"
     )
     runs = {
