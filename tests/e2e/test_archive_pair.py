@@ -6,6 +6,7 @@ S3: there the tables alone decide.
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -38,12 +39,12 @@ WRONG = 2
 
 
 class Continuous(Process):
-    """`archive --continuous` with its metrics on a port of its own."""
+    """A run of `archive --continuous`, with its metrics on a port of its own, and of `measures`."""
 
     def __init__(self, name: str, port: int, settings: dict[str, str], folder: Path) -> None:
         command = ("archive", "--continuous", "--interval", "1", "--metrics-port", str(port))
-        program = (sys.executable, "-m", "packhorse_services.pipeline")
-        super().__init__(name, (*program, *command), settings, folder)
+        program = (sys.executable, "-m", "packhorse_services.pipeline", "run")
+        super().__init__(name, (*program, shlex.join(command), "measures"), settings, folder)
         self.port = port
 
     def metric(self, name: str) -> float:
@@ -187,6 +188,7 @@ def test_of_two_live_archives_one_ends_and_nothing_is_there_twice(pair: Pair) ->
     eventually(lambda: pair.ended() or pair.is_whole(), timeout=PATIENCE_S, interval=1.0)
     assert winner.running, winner.said()
     assert winner.stop(PATIENCE_S) == 0, winner.said()
+    assert "not run: measures" in winner.log.read_text()
     assert not has_jvm(winner)
     assert not has_fallen(winner), winner.said()
     assert pair.is_whole()
