@@ -98,7 +98,7 @@ def _sources(servers: list[str], token: str, paths: Sequence[str]) -> list[Sourc
 def _kill_until_done(publishers: Sequence[Program], sources: Sequence[Source]) -> int:
     """End publishers in whatever they do, again and again; return how often."""
     chance, kills, served = random.Random(SEED), 0, 0
-    next_kill = time.monotonic() + 1.0
+    next_kill = time.monotonic()
     while any(source.running for source in sources):
         time.sleep(0.05)
         accepted = sum(len(source.offsets) for source in sources)

@@ -38,7 +38,7 @@ SEED = int(os.environ.get("TEST_CHAOS_SEED", "1"))
 WORKERS = 4
 FAULTY_S = max(8.0, JOBS / 150)
 """For how long jobs are given; faults go on until all are given, and each kind has come."""
-KINDS = frozenset({"killed", "paused", "stopped", "postgres restarted"})
+KINDS = frozenset({"killed", "paused past its lease", "stopped", "postgres restarted"})
 SETTLED_S = 240.0
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3600)]
@@ -136,6 +136,7 @@ class Faults:
             if self._paused.get(one.name, now) < now:
                 one.resume()
                 del self._paused[one.name]
+                self.done["paused past its lease"] += 1
             if not one.running:
                 self.done["ended by itself"] += 1
                 one.start()

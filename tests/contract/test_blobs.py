@@ -206,7 +206,7 @@ def test_a_large_blob_needs_little_memory(blobs: BlobStore) -> None:
     assert sum(map(len, blobs.get(key))) == 200 * 1024 * 1024
     assert max(map(len, blobs.get(key, end=30_000_000))) <= 4 * 1024 * 1024
     grown_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert grown_kib < 150 * 1024
+    assert grown_kib < 120 * 1024
 
 
 def test_several_stores_at_one_place(blobs: BlobStore, blobs_url: str) -> None:

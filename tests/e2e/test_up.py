@@ -71,6 +71,7 @@ def _goes_on(killed: Up, following: Up, folder: Path) -> None:
     packhorse("distribute", "--deep", "/site", *WAIT, data=killed.data)
     assert _all_equal(killed)
     _import(killed, folder, "after")
+    os.kill(killed.pids()["sub2"], signal.SIGSTOP)  # so that one certainly has not imported it
     packhorse("distribute", "--deep", "/site", data=killed.data)
     killed.kill_everything()
     following.start()
@@ -129,11 +130,11 @@ def test_one_folder_outlives_whatever_happens_to_its_stacks(
 ) -> None:
     options = ("--subscribers", "2", *journal)
     forked, real = Up(folder, *options), Up(folder, *options, module=COMMAND_LINE)
-    forked.start()
-    forked.ready()
-    _goes_on(forked, real, folder)
-    _renews(real)
-    _leaves_nothing(real, forked)
+    real.start()
+    real.ready()
+    _goes_on(real, forked, folder)
+    _renews(forked)
+    _leaves_nothing(forked, real)
     _shows_what_cannot_start(forked, monkeypatch)
 
 
@@ -168,14 +169,21 @@ def test_json_is_one_line_with_everything(up: Up) -> None:
 
 
 def test_its_programs_are_shown_as_instances_of_a_cluster_for_each_database(up: Up) -> None:
-    def clusters() -> list[list[str]]:
+    def clusters() -> list[list[tuple[str, str]]]:
         said = packhorse("get", "instances", "-o", "json", data=up.data).stdout
         document = json.loads(said)
-        shown = [sorted(one["id"] for one in each["instances"]) for each in document["clusters"]]
+        shown = [
+            sorted((one["id"], one["properties"]["packhorse.role"]) for one in each["instances"])
+            for each in document["clusters"]
+        ]
         return sorted(shown) if document["current"] else []
 
+    authors = ("cleanup", "content", "jobs", "publisher", "topology")
     wanted = [
-        ["cleanup", "content", "jobs", "publisher", "topology"],
-        *([f"sub{number}", f"topology-sub{number}"] for number in (1, 2, 3)),
+        [(name, name) for name in authors],
+        *(
+            [(f"sub{number}", "subscriber"), (f"topology-sub{number}", "topology")]
+            for number in (1, 2, 3)
+        ),
     ]
     eventually(lambda: clusters() == wanted, timeout=WAIT_S, what="all are known to all")

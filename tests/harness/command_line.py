@@ -135,7 +135,7 @@ def _checked(
 @contextmanager
 def _own_process() -> Iterator[None]:
     """Let nothing be read, and take back what a command that becomes another has changed."""
-    before = dict(os.environ)
+    before, interrupted = dict(os.environ), signal.getsignal(signal.SIGINT)
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "stdin", io.StringIO())
@@ -144,6 +144,7 @@ def _own_process() -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+        signal.signal(signal.SIGINT, interrupted)
 
 
 @contextmanager

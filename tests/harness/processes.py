@@ -205,22 +205,6 @@ class Programs:
         for service in self.all:
             service.ready()
 
-    def stop(self) -> None:
-        """End all that run as their operator would, together."""
-        ending = [service for service in self.all if service.running]
-        for service in ending:
-            os.kill(service.pid, signal.SIGTERM)
-        for service in ending:
-            service.wait()
-
-    def kill(self) -> None:
-        """End all of them with SIGKILL, together."""
-        for service in self.all:
-            if service.running:
-                os.killpg(service.pid, signal.SIGKILL)
-        for service in self.all:
-            service.wait()
-
     def _program(self, name: str, service: str, database_url: str, **settings: Any) -> Program:
         merged = {**self._settings, "database_url": database_url, **settings}
         environment = {f"PACKHORSE_{key.upper()}": _text(value) for key, value in merged.items()}

@@ -117,7 +117,7 @@ def _wait_for_the_dead(url: str) -> None:
 
 @pytest.fixture(scope="module")
 def own_server() -> Iterator[EmbeddedPostgres]:
-    """A server that no other file uses: what ends it comes first, what makes it unsafe last."""
+    """A server that no other file uses, as some tests end it and one makes it unsafe."""
     with running_postgres() as server:
         yield server
 
@@ -182,12 +182,18 @@ class Writer:
 
 def test_r3_a_server_that_does_not_flush_is_a_fault(own_server: EmbeddedPostgres) -> None:
     url = Databases(own_server).new("unsafe")
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("ALTER SYSTEM SET fsync = off")
-        connection.execute("ALTER SYSTEM SET full_page_writes = off")
-        connection.execute("SELECT pg_reload_conf()")
     with closing(open_journal(url, client_name="check")) as journal:
+        _configure(url, "SET fsync = off", "SET full_page_writes = off")
         eventually(lambda: len(journal.check_topics([])) == 2, "the new settings")
         first, second = journal.check_topics([])
+        _configure(url, "RESET ALL")
+        eventually(lambda: journal.check_topics([]) == [], "those of before")
     assert "set fsync = on" in first
     assert "set full_page_writes = on" in second
+
+
+def _configure(url: str, *changes: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        for change in changes:
+            connection.execute(f"ALTER SYSTEM {change}".encode())
+        connection.execute("SELECT pg_reload_conf()")

@@ -32,6 +32,7 @@ pytestmark = pytest.mark.kafka
 PROGRAMS = ("publisher", "subscriber", "cleanup", "pipeline")
 PREFIX = fresh_name()
 TOPICS = Topics.prefixed(PREFIX)
+DEFAULT = Topics().package.removesuffix("package")
 EVENT = TOPICS.event
 HEADERS = {"message-type": b"Test", "message-version": b"1"}
 EVERYTHING = {TOPICS.package, TOPICS.status, TOPICS.discovery, TOPICS.command, TOPICS.event}
@@ -48,7 +49,7 @@ def secured(kafka: RunningKafka) -> int:
 
 def grant(bootstrap: str) -> None:
     """Do what the commands of the documentation do, to the topics of this test."""
-    text = (ROOT / "docs" / "security.md").read_text().replace("aemdistribution_", f"{PREFIX}_")
+    text = (ROOT / "docs" / "security.md").read_text().replace(DEFAULT, f"{PREFIX}_")
     bindings = [b for line in re.findall(r"^kafka-acls .*$", text, re.M) for b in bound(line)]
     client = AdminClient({"bootstrap.servers": bootstrap})
     for future in client.create_acls(bindings).values():

@@ -25,6 +25,7 @@ from tests.harness.publishing import Author, page, publish, request
 
 _DEADLINE_S = 120.0
 
+ROUNDS = at_depth(3, 2)
 PUTS = at_depth(
     [*product((0, 300_000, 900_000), (BlobStoreUnavailable, OSError, PackageRefused))],
     [
@@ -100,12 +101,12 @@ def test_r33_a_put_that_fails_leaves_nothing_that_disturbs_later_exports(
 ) -> None:
     early = author.early()
     blobs.program, blobs.failure = program, failure
-    for _ in range(2):
+    for _ in range(ROUNDS):
         refused, accepted = publish(early, request(deep=["/large"]), request("/small"))
         assert isinstance(refused.future.exception(), failure)
         assert accepted.future.result().offset is not None
     blobs.program = None
-    for _ in range(2):
+    for _ in range(ROUNDS):
         group = publish(early, request(deep=["/large"]), request(deep=["/other"]))
         assert all(pending.future.result().offset is not None for pending in group)
 
@@ -116,7 +117,7 @@ def test_r33_a_size_limit_in_the_middle_of_an_export_costs_that_request_alone(
     with monkeypatch.context() as patched:
         patched.setattr(Packer.__init__, "__defaults__", (PackageLimits(nodes=100),))
         early = author.early()
-    for _ in range(2):
+    for _ in range(ROUNDS):
         refused, accepted = publish(early, request(deep=["/large"]), request("/small"))
         assert isinstance(refused.future.exception(), PackageRefused)
         assert accepted.future.result().offset is not None

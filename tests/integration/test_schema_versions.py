@@ -98,7 +98,10 @@ def _next_release(folder: Path) -> str:
     """Return a PYTHONPATH with a copy of packhorse that has one migration more."""
     sources = Path(__file__).parents[2]
     for source, package in (("shared", "packhorse"), ("services", "packhorse_services")):
-        shutil.copytree(sources / source / package, folder / source / package)
+        copied = folder / source / package
+        # Another program may just put a compiled module there, under another name at first.
+        ignored = shutil.ignore_patterns("*.pyc.*")
+        shutil.copytree(sources / source / package, copied, ignore=ignored)
     versions = folder / "shared/packhorse/db/migrations/versions"
     (versions / "9001_next_release.py").write_text(_NEXT_MIGRATION.format(head=HEAD))
     return f"{folder / 'shared'}:{folder / 'services'}"

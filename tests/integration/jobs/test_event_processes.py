@@ -45,7 +45,9 @@ class Subject:
 
     def end(self) -> int:
         assert self._process is not None
-        os.close(self._names)
+        names, self._names = self._names, -1
+        if names >= 0:  # a second call waits once more
+            os.close(names)
         return self._process.wait(120)
 
     def until_heard(self, *names: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 from packhorse.jobs.jobs import Jobs
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse_services.pipeline.worker.command import TASKS, Task, host_of
-from tests.harness.processes import Process
+from tests.harness.processes import Process, first_lines
 from tests.harness.waiting import eventually
 
 
@@ -144,7 +144,7 @@ def test_the_worker_declares_suspended_schedules_and_what_it_consumes(
             ).fetchall()
         )
     assert set(reported.split(",")) == {task.topic for task in TASKS}
-    ready = json.loads(eventually(process.output.read_text, what="it is ready"))
+    ready = json.loads(first_lines(process, 1)[0])
     assert httpx.get(f"{ready['url']}/readyz", timeout=120).status_code == 200
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait() == 0
