@@ -71,7 +71,7 @@ def test_the_archive_runs_on_a_cluster(
         wanted = everything_in(journal, topics)
     finally:
         journal.close()
-    done = run("submit", "archive", **settings)
+    done = run("submit", "run", "archive --max-offsets 1000", **settings)
     assert done.returncode == 0, done.stderr[-4000:]
     location = Location.parse(settings["PACKHORSE_TABLES_URL"])
     bronze = DeltaTable(location.delta_uri(tables.BRONZE)).to_pyarrow_table().to_pylist()

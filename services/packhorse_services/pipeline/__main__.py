@@ -20,13 +20,12 @@ def main() -> None:
     with plain_refusals(), plain_ends():
         try:
             named = (one for one in sys.argv[1:] if not one.startswith("-"))
-            commands = program(next(named, ""))
+            program(next(named, ""))(prog_name=name)
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] not in _EXTRA:
                 raise
             sys.stderr.write(f"error: {error.name} is missing: {how_to_install('pipeline')}\n")
             raise SystemExit(WRONG_CONFIGURATION) from None
-        commands(prog_name=name)
 
 
 if __name__ == "__main__":

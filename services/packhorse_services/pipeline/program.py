@@ -8,7 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
+from packhorse.runtime import logs
+from packhorse.runtime.configuration import loaded
+from packhorse.runtime.startup import CANT_START_NOW
 from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.settings import Settings
 
 _COMMANDS = {
     "jars": "engine.shared_classes.jars",
@@ -65,10 +69,12 @@ def run(
 ) -> None:
     """Run tasks one after the other in one Spark session, until one does not exit with 0.
 
-    What is run costs less so than by programs of their own: each would start a JVM.
+    Each of them as a program of its own would start a JVM.
     """
     from packhorse_services.pipeline.engine.session import one_session
 
+    settings = loaded(Settings)
+    logs.configure(settings.log_format, settings.log_level)
     with ExitStack() as parsed, one_session():
         contexts = [parsed.enter_context(_parsed(context, task)) for task in tasks]
         for done, each in enumerate(contexts):
@@ -76,20 +82,23 @@ def run(
 
 
 def _run(context: Any, left: Sequence[str]) -> None:
+    """Run one; if it does not return, name on stderr what is `left`, which is then not done."""
     try:
         context.command.invoke(context)
-    except BaseException:
+    except BaseException as error:
         if left:
             typer.echo(f"not run: {', '.join(left)}", err=True)
+            if isinstance(error, typer.Exit) and not error.exit_code:  # a signal ended it in order
+                raise typer.Exit(CANT_START_NOW) from None
         raise
 
 
 def _parsed(parent: typer.Context, task: str) -> Any:
     """Return the context of a task; what is wrong with its options is told before anything runs."""
     try:
-        name, *options = shlex.split(task)
-    except ValueError:  # nothing, or a quote without its other half
-        name, options = task, []
+        name, *options = shlex.split(task) or [""]
+    except ValueError as error:
+        raise TaskRefused(f"{task[:80]!r} can't be read: {error}") from None
     if name not in _TOGETHER:
         raise TaskRefused(f"run takes {', '.join(_TOGETHER)}, and not {name[:80]!r}")
     alone = typer.Typer(add_completion=False)

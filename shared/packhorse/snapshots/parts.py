@@ -20,7 +20,7 @@ _LONGEST_HEAD = 18  # of a zstd frame (RFC 8878, 3.1.1)
 
 
 class Frame(NamedTuple):
-    """Some nodes of a part, compressed by themselves."""
+    """Some nodes of a part, compressed by themselves, in one zstd frame or several in a row."""
 
     data: bytes
     content_length: int
@@ -51,9 +51,9 @@ def frames_of(
 
 
 def stored_frames(data: bytes, lengths: Iterable[int], nodes: int) -> Frame:
-    """Return frames of a part that are stored already as one, for they lie behind each other.
+    """Return zstd frames that follow each other in a stored part, with these lengths, as one.
 
-    Raises `PackageCorrupt` when a piece of one of these lengths is none.
+    Raises `PackageCorrupt` when a piece is no zstd frame.
     """
     begin = content_length = 0
     try:

@@ -53,9 +53,9 @@ def told(changes: dict[str, int | None]) -> list[Change]:
     return [Change(at, None if now is None else measured(page(at, now))) for at, now in given]
 
 
-@given(CONTENT, CHANGES, st.integers(1, 60))
+@given(CONTENT, CHANGES, st.integers(1, 60), st.integers(1, 4))
 def test_frames_without_changes_stay_as_they_are_stored(
-    before: dict[str, int], changes: dict[str, int | None], frame_bytes: int
+    before: dict[str, int], changes: dict[str, int | None], frame_bytes: int, together: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
         blobs = FilesystemBlobs(Path(folder))
@@ -64,9 +64,9 @@ def test_frames_without_changes_stay_as_they_are_stored(
         rows = listed(part, blobs)
         assert rows is not None
         frames = _each(StoredFrames(part, rows, blobs))
-        after = list(after_changes(part, Changes(told(changes)), blobs, frame_bytes))
+        after = list(after_changes(part, Changes(told(changes)), blobs, frame_bytes, together))
         blobs.delete(node_list_key(part))
-        anew = list(after_changes(part, Changes(told(changes)), blobs, frame_bytes))
+        anew = list(after_changes(part, Changes(told(changes)), blobs, frame_bytes, together))
     wanted = list(merged(map(measured, held), told(changes)))
     for listing in (after, anew):
         assert [node for one in listing for node in nodes_of(one.frame)] == [
@@ -79,6 +79,16 @@ def test_frames_without_changes_stay_as_they_are_stored(
         ]
     whole = b"".join(one.frame.data for one in after)
     assert sum(frame.data not in whole for frame in frames) <= len(changes)
+
+
+def test_what_has_not_changed_can_be_cut_nevertheless(blobs: FilesystemBlobs) -> None:
+    part = stored(blobs, [page(f"/{at:03}", at) for at in range(100)])
+    apart = [*after_changes(part, Changes([]), blobs, 60, 1)]
+    together = [*after_changes(part, Changes([]), blobs, 60, 3)]
+    assert len(together) == -(-len(apart) // 3)
+    assert [node for one in together for node in nodes_of(one.frame)] == [
+        node for one in apart for node in nodes_of(one.frame)
+    ]
 
 
 def _each(frames: StoredFrames) -> list[Frame]:

@@ -21,7 +21,7 @@ def refused(*tasks: str) -> int:
         ("bogus", "run takes archive, measures, upkeep, snapshot, audit, mark, and not 'bogus'"),
         ("serve", "and not 'serve'"),
         ("", "and not ''"),
-        ("snapshot '--keep 3", "and not"),
+        ("snapshot '--keep 3", "can't be read: No closing quotation"),
         ("mark --safety-age-hour 3", "No such option"),
         ("snapshot --keep 0", "Invalid value for '--keep'"),
     ],

@@ -47,7 +47,7 @@ def archive(
     if not continuous:
         typer.echo(done)
     if stopped:
-        raise typer.Exit  # with 0, and nothing that `run` was to do after it
+        raise typer.Exit  # with 0; `run` does nothing after it
 
 
 def _run(settings: Settings, max_offsets: int, choices: "Choices") -> tuple[str, bool]:
@@ -62,7 +62,7 @@ def _run(settings: Settings, max_offsets: int, choices: "Choices") -> tuple[str,
     origin = ArchivedJournal(settings.journal_url, topics, max_offsets)
     author = settings.database_url
     lease = only_run(author.get_secret_value() if author else "", location.shown)
-    # A second run is refused before it has started a JVM; the next one need not wait for its end.
+    # The lease is taken before a JVM starts, and given back before that JVM has ended.
     with ExitStack() as leased:
         keep = leased.enter_context(lease)
         with running_spark(settings, location, "archive") as spark, leased:

@@ -113,8 +113,8 @@ def one_session() -> Iterator[None]:
         yield
     finally:
         _shared.reset(token)
-        for spark in shared[:1]:
-            end_spark(spark)
+        if shared:
+            end_spark(shared[0])
 
 
 def end_spark(spark: SparkSession) -> None:

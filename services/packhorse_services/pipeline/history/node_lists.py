@@ -97,7 +97,7 @@ class NodeList:
 
 
 def cut(rows: pa.Table, start: int, stop: int, begin: int) -> pa.Table:
-    """Return the list of frames that begin `begin` bytes behind that of `rows`."""
+    """Return the rows from `start` to `stop`, whose first frame begins at `begin` of the part."""
     return _moved(rows.slice(start, stop - start), -begin)
 
 
@@ -131,7 +131,7 @@ def _in_order(paths: pa.ChunkedArray) -> bool:
 def _fit(ends: pa.ChunkedArray, part: Part) -> bool:
     """Return whether frames that end there make up the part."""
     rising = pc.all(pc.less_equal(ends[:-1], ends[1:])).as_py() is not False
-    return rising and (not len(ends) or ends[-1].as_py() == part.length)
+    return rising and (not len(ends) or 0 < ends[0].as_py() <= ends[-1].as_py() == part.length)
 
 
 def made_rows(part: Part, blobs: BlobStore) -> pa.Table:

@@ -40,6 +40,8 @@ from packhorse_services.pipeline.snapshot.writing import (
 _MOST_PIECES = 8
 """Into so many a task cuts a part at most: it has sorted what is new in all of them."""
 
+_SHARES = 32
+"""Frames without changes are passed on together, up to this share of a part, as it may be cut."""
 _ROW = ("partition", "path", "type", "properties", "binaries")
 
 
@@ -136,7 +138,9 @@ class ContinuedSnapshot:
                     first, count, characters = places[number]
                     changes = Changes(change for _, change in some if change.path)
                     frame_bytes = bytes_of_frame(characters)
-                    after = after_changes(self.base.parts[number], changes, blobs, frame_bytes)
+                    together = max(1, characters // frame_bytes // _SHARES)
+                    part = self.base.parts[number]
+                    after = after_changes(part, changes, blobs, frame_bytes, together)
                     for at, run in enumerate(runs(after, characters)):
                         yield stored(run, self.id, first + fitting(at, count), blobs)
 

@@ -24,8 +24,8 @@ from packhorse_services.pipeline.history.node_lists import (
     measured,
 )
 
-_TOGETHER = 16
-"""So many frames without changes are passed on at a time, of usual sizes: at most 1 MiB."""
+_MOST_TOGETHER = 1024 * 1024
+"""Frames without changes are passed on in pieces of at most so many stored bytes."""
 
 
 class Change(NamedTuple):
@@ -61,9 +61,12 @@ def merged(before: Iterable[ListedNode], changes: Iterable[Change]) -> Iterator[
 
 
 def after_changes(
-    part: Part, changes: Changes, blobs: BlobStore, frame_bytes: int
+    part: Part, changes: Changes, blobs: BlobStore, frame_bytes: int, together: int
 ) -> Iterator[ListedFrame]:
-    """Yield what a part holds after changes. Without its list all of it is packed anew."""
+    """Yield what a part holds after changes, up to `together` frames without changes as one.
+
+    Without its list all of it is packed anew.
+    """
     rows = listed(part, blobs)
     if not rows:
         nodes = map(measured, read_part(part, blobs))
@@ -72,7 +75,7 @@ def after_changes(
     frames = StoredFrames(part, rows, blobs)
     while frames.left:
         if untouched := frames.before(changes.next.path if changes.next else None):
-            yield frames.take(min(untouched, frames.within(_TOGETHER * frame_bytes)))
+            yield frames.take(min(untouched, together, frames.within(_MOST_TOGETHER)))
         else:
             one = frames.take(1)
             after = merged(_nodes(one), changes.before(frames.next_path))
