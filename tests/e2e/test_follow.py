@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.command_line import packhorse
+from tests.harness.imported import COMMAND_LINE
 from tests.harness.live_site import Site, live_site
 from tests.harness.postgres import Databases
 from tests.harness.processes import Process, Program
@@ -28,14 +29,12 @@ def reaching(site: Site, program: Program, *arguments: str) -> tuple[str, ...]:
 def test_events_are_followed_over_kill_9_without_a_loss(site: Site, tmp_path: Path) -> None:
     program = site.publisher()
     arguments = reaching(site, program, "events", "-o", "json", "--types", "package")
-    command = (sys.executable, "-m", "packhorse_services.cli", *arguments)
+    command = (sys.executable, "-m", COMMAND_LINE, *arguments)
     follower = Process("events", command, {}, tmp_path)
     follower.start()
 
     def reported() -> list[str]:
-        lines = follower.output.read_text().splitlines(keepends=True)
-        whole = [line for line in lines if line.endswith("\n")]
-        return [json.loads(line)["data"]["package_id"] for line in whole]
+        return [json.loads(line)["data"]["package_id"] for line in follower.lines()]
 
     expected: list[str] = []
 
@@ -71,7 +70,7 @@ def test_following_ends_after_the_given_seconds_and_says_what_is_wrong(
     site.announce("sub", -1)
     eventually(lambda: site.ask(program, "/subscribers").json()["subscribers"])
     arguments = reaching(site, program, "events", "--types", "subscriber")
-    command = (sys.executable, "-m", "packhorse_services.cli", *arguments)
+    command = (sys.executable, "-m", COMMAND_LINE, *arguments)
     follower = Process("subscriber-events", command, {}, tmp_path)
     follower.start()
     try:

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from packhorse.db.connect import connect
+from tests.harness.imported import COMMAND_LINE
 from tests.harness.processes import Process
 from tests.harness.site import Document, Site
 from tests.harness.waiting import eventually
@@ -102,7 +103,7 @@ def test_a_publisher_that_is_killed_sends_nobody_away_who_waits(
         "PACKHORSE_TOKEN": running.programs.token,
     }
     arguments = ("distribute", f"/{name}/open/page", *WAIT)
-    command = (sys.executable, "-m", "packhorse_services.cli", *arguments)
+    command = (sys.executable, "-m", COMMAND_LINE, *arguments)
     waiter = Process("waiter", command, settings, tmp_path)
     waiter.start()
     try:

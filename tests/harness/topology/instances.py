@@ -48,8 +48,7 @@ class Instance(Process):
 
     def run(self) -> list[Line]:
         """Return what this run has reported."""
-        lines = self.output.read_text().splitlines(keepends=True)
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        return [json.loads(line) for line in self.lines()]
 
     def runs(self) -> list[list[Line]]:
         """Return what each run has reported."""

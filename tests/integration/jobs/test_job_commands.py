@@ -11,6 +11,7 @@ import pytest
 
 from packhorse_services.cli.client.failures import Exit
 from tests.harness.command_line import packhorse
+from tests.harness.imported import COMMAND_LINE
 from tests.harness.jobs.asking import ask, emptied
 from tests.harness.jobs.site import JobsSite, jobs_site
 from tests.harness.postgres import Databases
@@ -105,9 +106,7 @@ def test_topics_that_wait_for_one_instance_are_shown(site: JobsSite) -> None:
 @contextmanager
 def following(site: JobsSite, folder: Path, name: str, *options: str) -> Iterator[Process]:
     arguments = ("--server", site.url, "--token", "operator", "job", "tail", *options)
-    follower = Process(
-        name, (sys.executable, "-m", "packhorse_services.cli", *arguments), {}, folder
-    )
+    follower = Process(name, (sys.executable, "-m", COMMAND_LINE, *arguments), {}, folder)
     follower.start()
     try:
         yield follower
