@@ -129,25 +129,30 @@ def test_new_settings_are_followed_unless_an_operator_has_changed_the_schedule(
     assert declare(stage, Cron("0 3 * * *")).definition.when == Every(timedelta(hours=1))
 
 
-def comes_again(stage: Stage) -> list[Any]:
-    """Return in how long a job that has failed once comes again, and why it failed."""
+def comes_again(stage: Stage, after: int = 1) -> list[Any]:
+    """Return in how long a job that has failed so often comes again, and why it failed."""
     query = (
         "SELECT ready_at - clock_timestamp(), result_message FROM jobs.job "
-        "WHERE state = 'QUEUED' AND attempts = 1"
+        "WHERE state = 'QUEUED' AND attempts = %s"
     )
-    return stage.database.execute(query).fetchall()
+    return stage.database.execute(query, (after,)).fetchall()
 
 
-def test_a_run_that_fails_comes_again_in_a_quarter_of_an_hour(stage: Stage) -> None:
+def test_a_run_that_fails_comes_again_soon_and_then_ever_later(stage: Stage) -> None:
     def fail(*_: Any) -> Any:
         raise JournalUnavailable("the broker is away")
 
     declare(stage)
-    with instances(stage, "one", journal=Altered(stage.journal, {"bounds": fail})):
+    away = Altered(stage.journal, {"bounds": fail})
+    with instances(stage, "one", journal=away):
         [(pause, reported)] = eventually(lambda: comes_again(stage))
-    assert timedelta(minutes=7) < pause <= timedelta(minutes=23)
-    assert reported == "the broker is away"
-    assert states(stage) == ["FAILED"]
+        assert pause <= timedelta(seconds=5)
+        assert reported == "the broker is away"
+    assert {*states(stage)} == {"FAILED"}
+    stage.database.execute("UPDATE jobs.job SET ready_at = clock_timestamp(), attempts = 20")
+    with instances(stage, "one", journal=away):
+        [(pause, _)] = eventually(lambda: comes_again(stage, after=21))
+    assert timedelta(minutes=10) < pause <= timedelta(minutes=15)
 
 
 def test_a_requested_run_that_fails_comes_again_as_it_was(stage: Stage) -> None:

@@ -17,8 +17,6 @@ from packhorse_services.cleanup.report import CleanupRun
 from packhorse_services.cleanup.schedule import RUN
 from packhorse_services.cleanup.sweep import Sweep
 
-RETRY = timedelta(minutes=15)
-"""How soon a run comes again after one that failed."""
 _BUSY_S = 5.0
 _BY_HAND = "hand"
 
@@ -47,7 +45,7 @@ class Runner:
             except CleanupBusy:
                 context.wait(_BUSY_S)
             except (PackhorseError, psycopg.Error) as error:
-                return Result(Outcome.FAILED, str(error), retry_delay=RETRY)
+                return Result(Outcome.FAILED, str(error))
         return Result(Outcome.FAILED, "it was asked to stop", retry_delay=timedelta(0))
 
     def _perform(self, lock: CleanupLock, job: Job, context: JobContext) -> None:

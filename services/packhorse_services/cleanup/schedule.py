@@ -11,9 +11,18 @@ RUN = "packhorse/cleanup/run"
 """Topic of the jobs that are runs; the property `run` names one that was asked for."""
 
 QUEUE = QueueConfiguration(
-    name="cleanup", patterns=(RUN,), type=QueueType.UNORDERED, max_parallel=1, max_retries=-1
+    name="cleanup",
+    patterns=(RUN,),
+    type=QueueType.UNORDERED,
+    max_parallel=1,
+    max_retries=-1,
+    retry_delay_s=5,
+    max_retry_delay_s=900,
 )
-"""A run that fails comes again until it succeeds; runs that meet wait for each other's turn."""
+"""A run that fails comes again until it succeeds, as a package does: what ended it may be over.
+
+Runs that meet wait for each other's turn.
+"""
 
 
 def schedule_of(when: When) -> ScheduleDefinition:
