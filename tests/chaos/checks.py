@@ -57,7 +57,9 @@ def history(journal: Journal, topic: str, blobs: BlobStore) -> History:
 def check_journal(found: History, accepted: Mapping[str, int | None]) -> None:
     """R5: every accepted package is in the journal once, at the offset that was answered."""
     assert len(found.ids) == len(set(found.ids)), "a package is in the journal under two numbers"
-    assert set(found.ids) == set(accepted), "journal and accepted requests differ"
+    lost, foreign = set(accepted) - set(found.ids), set(found.ids) - set(accepted)
+    assert not lost, f"accepted, and not in the journal: {sorted(lost)}"
+    assert not foreign, f"in the journal, and accepted by nobody: {sorted(foreign)}"
     offsets = {d.package.entry.package_id: d.offset for d in found.packages}
     wrong = {
         package_id: (offset, offsets[package_id])

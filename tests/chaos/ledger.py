@@ -10,6 +10,9 @@ from typing import Any
 
 import psycopg
 
+from packhorse_services.publisher.outbox.append_state import unconfirmed
+from tests.harness.waiting import eventually
+
 ONCE = "/content/once/"
 SHARED = "/content/shared/"
 
@@ -49,6 +52,16 @@ def writes(url: str) -> dict[str, int]:
             (ONCE,),
         ).fetchall()
     return dict(rows)
+
+
+def wait_until_sent(author_url: str) -> None:
+    """Wait for the packages that were accepted while the journal was away, or a publisher died."""
+    with psycopg.connect(author_url, autocommit=True) as connection:
+        eventually(
+            lambda: not unconfirmed(connection).unconfirmed,
+            timeout=180.0,
+            what="the outbox is empty",
+        )
 
 
 def sample(url: str, agent: str = "main") -> Sample:

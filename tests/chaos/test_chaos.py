@@ -153,6 +153,7 @@ def _wait_until_imported(run: Scene) -> None:
         eventually(
             lambda program=program: _revived(run, program), timeout=SETTLED_S, what=program.name
         )  # type: ignore[misc]
+    ledger.wait_until_sent(run.author)
     journal = open_journal(run.journal_url, client_name="chaos")
     try:
         end = journal.bounds(Topics().package).next - 1

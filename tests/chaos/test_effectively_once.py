@@ -25,6 +25,7 @@ from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
 from packhorse.wire.package_codec import decode_entry, encode_package
 from packhorse.wire.topics import Topics
+from tests.chaos.ledger import wait_until_sent
 from tests.chaos.sources import ONCE, Producer, Source
 from tests.harness.cutting_proxy import CuttingProxy, Fate, cutting_proxy
 from tests.harness.journals import everything
@@ -62,6 +63,7 @@ def test_r5_every_key_and_every_sequence_is_in_the_journal_exactly_once(
         sources = _sources([f"http://127.0.0.1:{one.port}" for one in proxies], made.token, paths)
         stack.callback(lambda: [source.stop() for source in sources])
         kills = _kill_until_done(publishers, sources)
+        wait_until_sent(author)
         records = _records(journal_url, prefix)
         _check(records, sources, paths)
         last = [source.last_sequence() for source in sources if isinstance(source, Producer)]
