@@ -217,7 +217,7 @@ def test_the_network_policy_lets_out_dns_and_what_is_listed() -> None:
 
 def test_one_task_of_a_kind_runs_at_a_time_and_is_one_that_the_program_has() -> None:
     assert not of_kind(manifests(), "CronJob")
-    assert len(of_kind(manifests(full_values()), "CronJob")) == 5  # the audit is off
+    assert len(of_kind(manifests(full_values()), "CronJob")) == 6  # the audit is off
     jobs = of_kind(manifests({"pipeline": {"enabled": True}}), "CronJob")
     assert len(jobs) == 5
     for job in jobs.values():

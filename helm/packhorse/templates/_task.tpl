@@ -8,7 +8,7 @@ One task of the pipeline by schedule. Takes .root, .task (its name) and .when.
 {{- $secrets := dict
   "PACKHORSE_JOURNAL_URL_FILE" $root.Values.secrets.journalUrl
   "PACKHORSE_DATABASE_URL_FILE" $root.Values.secrets.authorDatabaseUrl -}}
-{{- if eq .task "audit" -}}
+{{- if has .task (list "audit" "run") -}}
 {{- $_ := set $secrets "PACKHORSE_SUBSCRIBER_DATABASES_FILE" $root.Values.pipeline.subscriberDatabases -}}
 {{- end -}}
 {{- if eq .task "bulk" -}}

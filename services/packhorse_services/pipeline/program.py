@@ -32,7 +32,10 @@ _COMMANDS = {
     "run": "program.run",
 }
 """What runs each of them."""
-_PASSED_ON = {"allow_extra_args": True, "allow_interspersed_args": False}
+_CONTEXTS = {
+    "submit": {"allow_extra_args": True, "allow_interspersed_args": False},
+    "run": {"allow_interspersed_args": False},  # options that lack their quotes are told as such
+}
 _TOGETHER = ("archive", "measures", "upkeep", "snapshot", "audit", "mark")
 
 
@@ -49,7 +52,7 @@ def program(name: str = "") -> typer.Typer:
     )
     found.callback()(_pipeline)
     for one in [name] if name in _COMMANDS else _COMMANDS:
-        found.command(one, context_settings=_PASSED_ON if one == "submit" else None)(_command(one))
+        found.command(one, context_settings=_CONTEXTS.get(one))(_command(one))
     return found
 
 
@@ -100,7 +103,10 @@ def _parsed(parent: typer.Context, task: str) -> Any:
     except ValueError as error:
         raise TaskRefused(f"{task[:80]!r} can't be read: {error}") from None
     if name not in _TOGETHER:
-        raise TaskRefused(f"run takes {', '.join(_TOGETHER)}, and not {name[:80]!r}")
+        raise TaskRefused(
+            f"run takes {', '.join(_TOGETHER)}, and not {name[:80]!r}; "
+            "write a task with its options in quotes"
+        )
     alone = typer.Typer(add_completion=False)
     alone.command(name)(_command(name))
     return typer.main.get_command(alone).make_context(name, options, parent=parent)

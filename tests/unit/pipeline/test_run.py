@@ -24,6 +24,7 @@ def refused(*tasks: str) -> int:
         ("snapshot '--keep 3", "can't be read: No closing quotation"),
         ("mark --safety-age-hour 3", "No such option"),
         ("snapshot --keep 0", "Invalid value for '--keep'"),
+        ("--keep", "not '--keep'; write a task with its options in quotes"),
     ],
 )
 def test_a_wrong_task_is_refused_before_the_first_one_runs(
