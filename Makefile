@@ -54,8 +54,7 @@ up: $(VENV)/.embedded ## Start the embedded stack and stay (ARGS="--data DIR --s
 	@$(BIN)/packhorse up $(ARGS)
 
 test: $(VENV)/.dev $(VENV)/.jars $(VENV)/.tools ## Run the whole test suite: real Postgres, real Kafka, real S3 server, Spark
-	pytest -n 4 --dist loadfile --no-loadscope-reorder -m 'not spark and not depth' --proofs changed $(ARGS) || [ $$? -eq 5 ]
-	pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'spark and not depth' --proofs changed $(if $(filter tests/%,$(ARGS)),,tests/spark $$(grep -rl --include='test_*.py' 'mark\.spark' tests/e2e)) $(ARGS) || [ $$? -eq 5 ]
+	pytest -n 4 --dist loadfile --no-loadscope-reorder -m 'not depth' --proofs changed $(ARGS)
 
 unit: $(VENV)/.dev ## Run the tests that need no server
 	pytest -n 2 --dist loadfile --proofs changed tests/unit $(ARGS)

@@ -23,9 +23,14 @@ from tests.harness.postgres import Databases, running_postgres
 from tests.harness.s3 import ACCESS_KEY, SECRET_KEY, S3Server, running_s3
 
 _SPARK_TIMEOUT_S = 1_800
-"""Spark does little work at great cost, and more so beside two other workers on two cores."""
+"""Spark does little work at great cost, and more so beside three other workers on two cores."""
+
+_SPARK = Path(__file__).parent / "spark"
+"""The folder of those that share a session."""
 
 _BROKER = pytest.StashKey[RunningKafka]()
+_ASK_FOR_IT = ("kafka", "spark")
+"""The groups that share a broker."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -73,6 +78,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.timeout(_SPARK_TIMEOUT_S))
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """Let the longest groups begin first: the others end beside them."""
+    if item.path.is_relative_to(_SPARK):
+        return 0
+    return 1 if item.get_closest_marker("spark") else 2
 
 
 def pytest_collection_finish() -> None:
@@ -81,10 +94,10 @@ def pytest_collection_finish() -> None:
 
 
 class WhatIsStartedOnce(LoadFileScheduling):
-    """Gives one worker all that shares a `packhorse up`, a site, a Kafka broker or the clients.
+    """Gives one worker all that shares a `packhorse up`, a site, a broker, the clients or Spark.
 
     A stack has twelve programs to start, a site four, and the clients' programs run on Java and on
-    Node.js; a broker takes 3 % of a core while it does nothing.
+    Node.js; a broker takes 3 % of a core while it does nothing, and a JVM compiles what it runs.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -94,6 +107,8 @@ class WhatIsStartedOnce(LoadFileScheduling):
 def _shared(root: Path, nodeid: str) -> str:
     """Return what a test has in common with others: something costly, or its file."""
     file, _, _ = nodeid.partition("::")
+    if (root / file).is_relative_to(_SPARK):
+        return "spark"
     text = _text(root / file)
     if re.search(r"\bup: Up\b", text):
         return "up"
@@ -154,7 +169,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[RunningKafka]:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Start the broker again where a test asks for it behind the end of its group."""
     broker = item.session.stash.get(_BROKER, None)
-    if broker and not broker.running and _shared(item.config.rootpath, item.nodeid) == "kafka":
+    if broker and not broker.running and _shared(item.config.rootpath, item.nodeid) in _ASK_FOR_IT:
         broker.start()
 
 
@@ -164,7 +179,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     broker = item.session.stash.get(_BROKER, None)
     if broker and broker.running and nextitem and "PYTEST_XDIST_WORKER" in os.environ:
         now, then = (_shared(item.config.rootpath, one.nodeid) for one in (item, nextitem))
-        if now == "kafka" != then:
+        if now in _ASK_FOR_IT and then not in _ASK_FOR_IT:
             broker.discard()
 
 

@@ -89,17 +89,6 @@ def test_no_test_imports_another() -> None:
     assert not found
 
 
-def test_what_needs_spark_is_where_make_test_looks_for_it() -> None:
-    """To collect all other tests, too, takes a minute of the processor in the Spark phase."""
-    (command,) = re.findall(r"-m 'spark and not depth' .*", (ROOT / "Makefile").read_text())
-    places = [ROOT / place for place in re.findall(r"tests/\w+", command)]
-    assert places
-    tests = [path for path in modules() if path.name.startswith("test_") and path != THIS]
-    marked = [path for path in tests if "mark.spark" in path.read_text()]
-    elsewhere = [p for p in marked if not any(p.is_relative_to(place) for place in places)]
-    assert not elsewhere
-
-
 def test_no_generator_holds_a_cursor_or_a_transaction() -> None:
     """One that is abandoned is ended by the collector, inside any statement of the connection.
 
