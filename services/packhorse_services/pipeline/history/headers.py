@@ -8,7 +8,8 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +19,7 @@ from packhorse.wire.package_codec import AGENT_HEADER, ENTRY_HEADER, PACKAGE_ID_
 from packhorse_services.pipeline.archive.reading import headers_of
 from packhorse_services.pipeline.history.packages import (
     TAG,
+    batches_of,
     column_batches,
     package_files,
     targets_of,
@@ -26,6 +28,7 @@ from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.table_files import Kept
 
 _JOURNAL_HEADERS = ("journal_id", "headers")
+_COLUMNS = ["offset", "time", *_JOURNAL_HEADERS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +71,54 @@ def agents_of(
 
     Without either, everything is up to it. Raises `OSError` for a file that can't be read.
     """
-    found: dict[tuple[str, str | None], AgentPackages] = {}
-    columns = ["offset", "time", *_JOURNAL_HEADERS]
-    for batch in column_batches(location, package_files(location, version), columns):
-        for one in _agents(batch, _within(batch, offset, time)):
-            key = one.journal_id, one.publisher_agent
-            found[key] = one.with_others(found.get(key, one))
-    return list(found.values())
+    files = package_files(location, version)
+    if offset is None and time is None:
+        return _together(one for file in files for one in _whole(location, file.path).agents)
+    batches = column_batches(location, files, _COLUMNS)
+    return _together(
+        one for batch in batches for one in _agents(batch, _within(batch, offset, time))
+    )
+
+
+def _together(found: Iterable[AgentPackages]) -> list[AgentPackages]:
+    agents: dict[tuple[str, str | None], AgentPackages] = {}
+    for one in found:
+        key = one.journal_id, one.publisher_agent
+        agents[key] = one.with_others(agents.get(key, one))
+    return list(agents.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _FileHeaders:
+    """What the headers of all packages of a file say."""
+
+    agents: list[AgentPackages]
+    named: "dict[tuple[str, str], array[int]]"
+    """Of a journal and a subscriber: the offsets of the packages that name it."""
+
+
+@lru_cache(maxsize=10_000)
+def _whole(location: Location, file: str) -> _FileHeaders:
+    """Read a file, once: nobody writes another one of its name.
+
+    Tasks that follow one another in a process ask the same, each of them more than once.
+    """
+    found: list[AgentPackages] = []
+    named: dict[tuple[str, str], array[int]] = {}
+    for batch in batches_of(location, file, _COLUMNS):
+        found += _agents(batch, _within(batch, None, None))
+        for journal_id, offset, headers in _marked(batch):
+            for name in targets_of(headers):
+                named.setdefault((journal_id, name), array("q")).append(offset)
+    return _FileHeaders(_together(found), named)
+
+
+def _marked(batch: pa.RecordBatch) -> Iterator[tuple[str, int, dict[str, bytes]]]:
+    """Yield journal, offset and headers of the packages that may be for named subscribers: few."""
+    entries = header(batch.column("headers"), ENTRY_HEADER)
+    some = batch.filter(pc.match_substring(entries.fill_null(b""), TAG))
+    ids, offsets = (some.column(name).to_pylist() for name in ("journal_id", "offset"))
+    return zip(ids, offsets, headers_of(some.column("headers")), strict=True)
 
 
 def ids_at(location: Location, version: int, journal_id: str, offset: int) -> list[str]:
@@ -130,29 +174,14 @@ class PackageHeaders:
 
     def named_for(self, subscriber: str) -> Sequence[int]:
         """Return the offsets of the packages that name `subscriber`, in order (R35)."""
-        return sorted(self._named.get(subscriber, ()))
+        own = self.journal_id, subscriber
+        files = package_files(self.location, self.version)
+        return sorted(chain(*(_whole(self.location, one.path).named.get(own, ()) for one in files)))
 
     def has(self, base: ContentSnapshot) -> bool:
         """Return whether the package at a snapshot's offset is the one it names (R24), or gone."""
         found = ids_at(self.location, self.version, self.journal_id, base.offset)
         return all(one == base.package_id for one in found)
-
-    @cached_property
-    def _named(self) -> "dict[str, array[int]]":
-        found: dict[str, array[int]] = {}
-        files, columns = package_files(self.location, self.version), ["offset", *_JOURNAL_HEADERS]
-        for batch in column_batches(self.location, files, columns):
-            entries = header(batch.column("headers"), ENTRY_HEADER)
-            marked = pc.and_(
-                pc.match_substring(entries.fill_null(b""), TAG),
-                pc.equal(batch.column("journal_id"), self.journal_id),
-            )
-            some = batch.filter(marked)  # few
-            offsets = some.column("offset").to_pylist()
-            for offset, headers in zip(offsets, headers_of(some.column("headers")), strict=True):
-                for name in targets_of(headers):
-                    found.setdefault(name, array("q")).append(offset)
-        return found
 
 
 def header(column: pa.ListArray, name: str) -> pa.Array:

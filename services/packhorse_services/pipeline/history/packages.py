@@ -70,7 +70,7 @@ class Packages:
         for file in self.files:
             if file.overlaps(first, last):
                 count = 1 + file.size // SHARE_BYTES
-                path = _path(self.location, file)
+                path = _path(self.location, file.path)
                 found += [OffsetShare(path, number, count) for number in range(count)]
         return found
 
@@ -89,7 +89,7 @@ class Packages:
         held = pa.array(sorted(offsets), pa.int64())
         for known in self.files:
             if known.overlaps(first, last):
-                with _opened(self.location, _path(self.location, known)) as file:
+                with _opened(self.location, _path(self.location, known.path)) as file:
                     yield from self._counting(file, _groups(file, first, last), held)
 
     def _counting(
@@ -152,13 +152,20 @@ def column_batches(
     """Yield columns of the rows that may have offsets from `first` to `last`, in no order."""
     for known in files:
         if known.overlaps(first, last):
-            with _opened(location, _path(location, known)) as file:
-                groups = _groups(file, first, last)
-                yield from file.iter_batches(_HEADERS, groups, columns, use_threads=False)
+            yield from batches_of(location, known.path, columns, first, last)
 
 
-def _path(location: Location, file: Kept) -> str:
-    return arrow_files.path(location, f"{tables.BRONZE}/{file.path}")
+def batches_of(
+    location: Location, file: str, columns: list[str], first: int = 0, last: int = _END
+) -> Iterator[pa.RecordBatch]:
+    """Yield the same of one file, by its path in bronze."""
+    with _opened(location, _path(location, file)) as opened:
+        groups = _groups(opened, first, last)
+        yield from opened.iter_batches(_HEADERS, groups, columns, use_threads=False)
+
+
+def _path(location: Location, file: str) -> str:
+    return arrow_files.path(location, f"{tables.BRONZE}/{file}")
 
 
 class _opened:  # noqa: N801 - a context manager
