@@ -57,7 +57,7 @@ test: $(VENV)/.dev $(VENV)/.jars $(VENV)/.tools ## Run the whole test suite: rea
 	pytest -n 4 --dist loadfile --no-loadscope-reorder -m 'not depth' --proofs changed $(ARGS)
 
 unit: $(VENV)/.dev ## Run the tests that need no server
-	pytest -n 2 --dist loadfile --proofs changed tests/unit $(ARGS)
+	pytest -n 3 --dist loadfile --proofs changed tests/unit $(ARGS)
 
 contract: $(VENV)/.dev ## Run one suite a port against every backend
 	pytest tests/contract $(ARGS)
