@@ -72,7 +72,7 @@ screenshots: docs ## Write pictures of the console's pages into the site: build/
 	python -m tests.harness.screenshots build/site/screenshots
 
 proofs: $(VENV)/.dev $(VENV)/.jars ## Show that the checkers catch builds that are broken on purpose
-	pytest -n 2 --dist loadfile -m proof $(ARGS)
+	pytest -n 2 --dist loadfile --no-loadscope-reorder -m proof $(ARGS)
 
 chaos: export PYTEST_ADDOPTS = -o faulthandler_timeout=0
 chaos: $(VENV)/.dev $(VENV)/.jars ## Kill, pause and cut during 20,000 packages (long; test runs a short version)
@@ -85,7 +85,7 @@ chaos: $(VENV)/.dev $(VENV)/.jars ## Kill, pause and cut during 20,000 packages 
 	pytest -m 'depth and not spark' tests $(ARGS)
 	TEST_E2E_JOURNAL=kafka pytest tests/e2e/test_main_job.py tests/e2e/test_operating.py \
 		tests/e2e/test_staging.py tests/e2e/test_subscribers.py $(ARGS)
-	TEST_DEPTH=full pytest -n 2 --dist loadfile -m 'not proof' \
+	TEST_DEPTH=full pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not proof' \
 		$$(grep -rlE --include='test_*.py' 'harness.(depth|gaps) import|hypothesis import.* given' tests) $(ARGS)
 	$(MAKE) proofs
 

@@ -30,7 +30,7 @@ _SPARK = Path(__file__).parent / "spark"
 
 _BROKER = pytest.StashKey[RunningKafka]()
 _ASK_FOR_IT = ("kafka", "spark")
-"""The groups that share a broker."""
+"""The groups whose tests ask for a broker; the worker that has one starts its own."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,5 +1,6 @@
 """The Helm chart: linted, rendered and held against the Kubernetes schemas, without a cluster."""
 
+import shlex
 from typing import Any
 
 import kubernetes_validate
@@ -208,25 +209,24 @@ def test_prometheus_presents_a_token_because_metrics_need_one() -> None:
     assert endpoint["authorization"]["credentials"] == {"name": "prometheus", "key": "token"}
 
 
-def test_the_network_policy_lets_out_dns_and_what_is_listed() -> None:
-    (policy,) = of_kind(manifests(full_values()), "NetworkPolicy").values()
-    dns, *others = policy["spec"]["egress"]
-    assert {(p["port"], p["protocol"]) for p in dns["ports"]} == {(53, "UDP"), (53, "TCP")}
-    assert others == full_values()["networkPolicy"]["egress"]
-
-
 def test_one_task_of_a_kind_runs_at_a_time_and_is_one_that_the_program_has() -> None:
     assert not of_kind(manifests(), "CronJob")
     assert len(of_kind(manifests(full_values()), "CronJob")) == 6  # the audit is off
     jobs = of_kind(manifests({"pipeline": {"enabled": True}}), "CronJob")
     assert len(jobs) == 5
-    for job in jobs.values():
+    for job in (*jobs.values(), *of_kind(manifests(full_values()), "CronJob").values()):
         assert job["spec"]["concurrencyPolicy"] == "Forbid"
         pod = pod_of(job)
         assert pod is not None
         program, task, *arguments = pod["containers"][0]["command"]
         assert program == "packhorse-pipeline"
         TASKS[task].make_context(task, arguments)  # which refuses what it doesn't take
+        own = [[task], *map(shlex.split, arguments)] if task == "run" else [[task, *arguments]]
+        for name, *options in own[1:]:
+            TASKS[name].make_context(name, options)
+        given = {one["name"] for one in pod["containers"][0]["env"]}
+        audits = any(name == "audit" for name, *_ in own)
+        assert audits == ("PACKHORSE_SUBSCRIBER_DATABASES_FILE" in given)
 
 
 def test_the_worker_of_the_pipeline_is_off_unless_asked_for() -> None:

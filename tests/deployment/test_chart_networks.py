@@ -112,3 +112,10 @@ def test_a_subscriber_gets_no_secret_of_the_authors() -> None:
 
 def _is_secret(variable: dict[str, Any]) -> bool:
     return "secretKeyRef" in variable.get("valueFrom", {})
+
+
+def test_the_network_policy_lets_out_dns_and_what_is_listed() -> None:
+    (policy,) = of_kind(manifests(full_values()), "NetworkPolicy").values()
+    dns, *others = policy["spec"]["egress"]
+    assert {(p["port"], p["protocol"]) for p in dns["ports"]} == {(53, "UDP"), (53, "TCP")}
+    assert others == full_values()["networkPolicy"]["egress"]

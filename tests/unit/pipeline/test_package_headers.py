@@ -12,6 +12,7 @@ from packhorse.wire.package_codec import AGENT_HEADER
 from packhorse_services.pipeline.archive.reading import as_batch
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.errors import TablesUnusable, TaskFailed
+from packhorse_services.pipeline.history import headers
 from packhorse_services.pipeline.history.headers import (
     AgentPackages,
     PackageHeaders,
@@ -20,6 +21,7 @@ from packhorse_services.pipeline.history.headers import (
     ids_at,
     reaches,
 )
+from packhorse_services.pipeline.history.packages import batches_of
 from packhorse_services.pipeline.history.read import bronze_version
 from packhorse_services.pipeline.history.target import target
 from packhorse_services.pipeline.storage import tables
@@ -73,8 +75,35 @@ def test_a_journal_s_packages_are_told_from_another_s(location: Location) -> Non
     assert ids_at(location, version, JOURNAL, 2) == ["dstrpck-2-0000000000000002"]
     assert ids_at(location, version, JOURNAL, 3) == [""]
     assert ids_at(location, version, "older", 3) == []
-    headers = PackageHeaders(location, JOURNAL, version)
-    assert headers.firsts == {"main": 0, "second": 2, None: 3}
+    asked = PackageHeaders(location, JOURNAL, version)
+    assert asked.firsts == {"main": 0, "second": 2, None: 3}
+
+
+def test_a_file_is_read_once_and_only_for_the_versions_that_have_it(
+    location: Location, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def counted(location: Location, file: str, *given: list[str]) -> Iterator[pa.RecordBatch]:
+        read.append(file)
+        return batches_of(location, file, *given)
+
+    monkeypatch.setattr(headers, "batches_of", counted)
+    before = bronze_version(location)
+    asked = [PackageHeaders(location, JOURNAL, before) for _ in range(2)]
+    assert [one.named_for("sub2") for one in asked] == [[1, 2]] * 2
+    agents = agents_of(location, before)
+    assert sorted(read) == sorted({*read})
+
+    history.agent = "third"
+    history.add(page("/d", 1), to=("sub2",))
+    files = len(read)
+    archive(location, history.records[4:])
+    after = PackageHeaders(location, JOURNAL, bronze_version(location))
+    assert (after.named_for("sub2"), after.firsts["third"]) == ([1, 2, 4], 4)
+    assert len(read) == files + 1
+    assert agents_of(location, before) == agents
+    assert len(read) == files + 1
 
 
 def test_r35_packages_for_named_subscribers_are_found_by_their_names(location: Location) -> None:

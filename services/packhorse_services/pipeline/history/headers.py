@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from itertools import chain
 
 import pyarrow as pa
@@ -97,7 +97,7 @@ class _FileHeaders:
     """Of a journal and a subscriber: the offsets of the packages that name it."""
 
 
-@lru_cache(maxsize=10_000)
+@cache
 def _whole(location: Location, file: str) -> _FileHeaders:
     """Read a file, once: nobody writes another one of its name.
 
@@ -175,13 +175,17 @@ class PackageHeaders:
     def named_for(self, subscriber: str) -> Sequence[int]:
         """Return the offsets of the packages that name `subscriber`, in order (R35)."""
         own = self.journal_id, subscriber
-        files = package_files(self.location, self.version)
-        return sorted(chain(*(_whole(self.location, one.path).named.get(own, ()) for one in files)))
+        return sorted(chain(*(one.named.get(own, ()) for one in self._files)))
 
     def has(self, base: ContentSnapshot) -> bool:
         """Return whether the package at a snapshot's offset is the one it names (R24), or gone."""
         found = ids_at(self.location, self.version, self.journal_id, base.offset)
         return all(one == base.package_id for one in found)
+
+    @cached_property
+    def _files(self) -> list[_FileHeaders]:
+        files = package_files(self.location, self.version)
+        return [_whole(self.location, one.path) for one in files]
 
 
 def header(column: pa.ListArray, name: str) -> pa.Array:

@@ -25,7 +25,7 @@ class HistoryTarget:
     version: int
     """Of bronze: everything about the content there is read from this one."""
     firsts: Mapping[str | None, int] | None = None
-    """As `PackageHeaders` has them, where the target was found by a look at all packages."""
+    """As `PackageHeaders` has them: who looks for an offset or a time meets all packages."""
 
 
 def target(
