@@ -50,10 +50,12 @@ class Declarations(WorkerComponent):
 
     def _declare(self) -> bool:
         try:
-            with writing(self._connect) as connection:
-                for queue in self._declared.queues:
+            # Each alone: a fire time locks its schedule, and then asks for the queues.
+            for queue in self._declared.queues:
+                with writing(self._connect) as connection:
                     declare_queue(connection, queue)
-                for schedule in self._declared.schedules:
+            for schedule in self._declared.schedules:
+                with writing(self._connect) as connection:
                     declare_schedule(connection, schedule)
         except (psycopg.Error, Transient) as error:
             self._outage.failed(error)

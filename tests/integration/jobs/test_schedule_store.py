@@ -3,8 +3,11 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import psycopg
 import pytest
 
+from packhorse.jobs.declaring import Declarations, Declared
+from packhorse.jobs.queue import QueueConfiguration
 from packhorse.jobs.scheduling.definition import (
     EventAction,
     JobAction,
@@ -24,12 +27,15 @@ from packhorse.jobs.scheduling.store import (
     declare_schedule,
     get_schedule,
     list_schedules,
+    lock_schedule,
     remove_schedule,
     replace_schedule,
     suspend_schedule,
 )
 from packhorse.jobs.scheduling.timing import At, Cron, Every
+from packhorse.jobs.store.adding import NewJob, add_job
 from tests.harness.jobs.schedules import Schedules, definition
+from tests.harness.waiting import eventually
 
 FAR = datetime(2100, 1, 1, tzinfo=UTC)
 
@@ -185,3 +191,27 @@ def test_pages_by_name(site: Schedules) -> None:
         left = list_schedules(connection)
     assert [one.name for one in page + rest] == ["B", "a", "b", "c"]
     assert [one.name for one in left] == ["B", "b", "c"]
+
+
+_WAITS = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = %s"
+
+
+def test_a_declaration_that_waits_for_a_fire_time_keeps_no_queue_from_it(site: Schedules) -> None:
+    """Else both wait for each other, and a program that starts just then dies of it."""
+    declare(site, definition())
+    declared = Declared([QueueConfiguration("own", ("own/*",))], [definition(description="new")])
+    declarations = Declarations(lambda: psycopg.connect(site.url), declared)
+    with site.transaction() as connection, psycopg.connect(site.url, autocommit=True) as watcher:
+        lock_schedule(connection, "test", None)
+        declarations.start()
+        try:
+            there = (_WAITS, (watcher.info.dbname,))
+            eventually(lambda: watcher.execute(*there).fetchone() is not None)
+            connection.execute("SET LOCAL lock_timeout = '500ms'")
+            assert add_job(connection, "tests", NewJob("own/a")).job.queue == "own"
+            connection.commit()
+            eventually(declarations.done.is_set)
+        finally:
+            declarations.stop(60)
+    with site.transaction() as connection:
+        assert get_schedule(connection, "test").definition.description == "new"
