@@ -16,6 +16,7 @@ from packhorse.blobs.open import open_blobs
 from packhorse.content.node import Node
 from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import Status
+from packhorse_services.subscriber.lease import LEASE_SESSIONS
 from tests.chaos import ledger
 from tests.chaos.crash_subject import COMMAND, FILTER
 from tests.harness.feed import Feed, page
@@ -25,6 +26,7 @@ from tests.harness.postgres import Databases
 from tests.harness.processes import Process
 from tests.harness.subscriber import content_of, rows_of
 from tests.harness.traced import run_until_send
+from tests.harness.waiting import eventually
 
 STRIDE = int(os.environ.get("TEST_CRASH_STRIDE", "97"))
 MOST_POINTS = 4000
@@ -66,6 +68,9 @@ class Crashes:
 
     def check_after_restart(self, url: str) -> None:
         """The second run ends where an undisturbed one ends, and did nothing twice."""
+        held = f"SELECT FROM pg_stat_activity WHERE application_name LIKE '{LEASE_SESSIONS}%' "
+        mine = held + "AND datname = current_database()"
+        eventually(lambda: not rows_of(url, mine), what="the dead one's session has ended")
         again = Process("again", self.subject(url), {}, self.blobs.parent)
         again.start()
         assert again.wait(600) == 0, again.said()

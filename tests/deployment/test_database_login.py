@@ -62,15 +62,13 @@ def test_r23_such_a_login_does_all_the_work(new_database: NewDatabase, tmp_path:
         assert everything.future.result().offset == 0
         killed, worker = (Worker(subscriber_url, journal, stage.blobs) for _ in range(2))
         killed.begin()
-        assert killed.lease_connection is not None
-        killed.lease_connection.close()
+        killed.die()
         worker.run()
         worker.send_statuses()
         assert [status.offset for status in Feed(journal, stage.blobs).statuses()] == [0, 1]
         with psycopg.connect(author_url) as ours, psycopg.connect(subscriber_url) as theirs:
             assert tree.content_hash(theirs) == tree.content_hash(ours)
         worker.die()
-        killed.die()
         author.close()
         stage.forget_log()
         journal.enforce_retention()

@@ -111,4 +111,4 @@ def test_the_queue_of_a_subscriber_that_is_away_waits_for_it(running: Site) -> N
     assert [entry["offset"] for entry in waiting["entries"]] == offsets
     running.subscribers["sub2"].start()
     eventually(lambda: running.queue("sub2")["state"] == "IDLE", what="sub2 caught up")
-    assert _same_everywhere(running, "/away")
+    eventually(lambda: _same_everywhere(running, "/away"), what="sub1, too, has imported it")

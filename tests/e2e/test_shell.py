@@ -14,6 +14,7 @@ from packhorse_services.cli.client.data_directory import DataDirectory
 from packhorse_services.cli.stack.ports import free_port
 from tests.harness.command_line import Up, packhorse_program
 from tests.harness.shell import forked_commands
+from tests.harness.waiting import eventually
 
 INSTALLED = Path(sys.executable).parent
 
@@ -47,18 +48,24 @@ def completed(programs: Path, *words: str) -> list[str]:
 
 def test_bash_completes_the_names_of_what_is_there(up: Up, commands: Path) -> None:
     data, found = ("--data", str(up.data)), partial(completed, commands)
-    assert completed(INSTALLED, *data, "get", "queue", "") == ["sub1", "sub2", "sub3"]
-    assert found("get", "queue", *data, "sub2") == ["sub2"]
-    assert found(*data, "pause", "subscriber", "sub")[0] == "sub1"
+
+    def completes(*words: str, to: list[str], by: Path = commands) -> None:
+        """Wait for it: a stack that does not answer within 2 s completes nothing."""
+        eventually(lambda: completed(by, *words) == to, what=f"{words} completed")
+
+    completes(*data, "get", "queue", "", to=["sub1", "sub2", "sub3"], by=INSTALLED)
+    completes("get", "queue", *data, "sub2", to=["sub2"])
+    paused = partial(found, *data, "pause", "subscriber", "sub")
+    eventually(lambda: paused()[:1] == ["sub1"], what="a subscriber is completed")
     assert "queues" in found(*data, "get", "que")
     sent = packhorse_program("distribute", "--action", "Test", *data).stdout.strip()
-    assert sent in found(*data, "get", "distribution", "dstr")
+    eventually(lambda: sent in found(*data, "get", "distribution", "dstr"), what="it is listed")
     assert found("--server", "http://127.0.0.1:1", "get", "queue", "") == []
-    assert found(*data, "suspend", "job-queue", "house") == ["housekeeping"]
-    assert found(*data, "resume", "schedule", "packhorse.clean") == ["packhorse.cleanup"]
-    assert found(*data, "get", "jobs", "--queue", "house") == ["housekeeping"]
-    topics = found(*data, "get", "jobs", "--topic", "packhorse/c")
-    assert "packhorse/cleanup/run" in topics
+    completes(*data, "suspend", "job-queue", "house", to=["housekeeping"])
+    completes(*data, "resume", "schedule", "packhorse.clean", to=["packhorse.cleanup"])
+    completes(*data, "get", "jobs", "--queue", "house", to=["housekeeping"])
+    topics = partial(found, *data, "get", "jobs", "--topic", "packhorse/c")
+    eventually(lambda: "packhorse/cleanup/run" in topics(), what="the topic is completed")
 
 
 def test_whom_to_ask_is_said_behind_the_verb_too(up: Up) -> None:

@@ -86,7 +86,7 @@ class LeaseSqlCluster:
         self._passed_while_cut: float | None = None
 
     def member(self, instance_id: str) -> LeaseMember:
-        store = SqlLeaseStore(self.url)
+        store = SqlLeaseStore(self.url, patience_s=20.0)  # of a busy machine; time is not real here
         member = LeaseMember(store, instance_id, clock=self.clock)
         self._running[id(member)] = store
         return member

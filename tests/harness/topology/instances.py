@@ -18,7 +18,7 @@ import psycopg
 from tests.harness.processes import Process
 from tests.harness.waiting import eventually
 
-INTERVAL_S, LEASE_S = 0.4, 5.0
+INTERVAL_S, LEASE_S = 0.4, 10.0
 """Short, but longer than a busy machine keeps a process waiting: a lost lease changes the order."""
 
 WAIT_S = 180.0
