@@ -220,12 +220,12 @@ def test_one_task_of_a_kind_runs_at_a_time_and_is_one_that_the_program_has() -> 
         assert pod is not None
         program, task, *arguments = pod["containers"][0]["command"]
         assert program == "packhorse-pipeline"
-        TASKS[task].make_context(task, arguments)  # which refuses what it doesn't take
-        own = [[task], *map(shlex.split, arguments)] if task == "run" else [[task, *arguments]]
-        for name, *options in own[1:]:
-            TASKS[name].make_context(name, options)
+        within = map(shlex.split, arguments) if task == "run" else ()
+        commands = [[task, *arguments], *within]
+        for name, *options in commands:
+            TASKS[name].make_context(name, options)  # which refuses what it doesn't take
         given = {one["name"] for one in pod["containers"][0]["env"]}
-        audits = any(name == "audit" for name, *_ in own)
+        audits = any(name == "audit" for name, *_ in commands)
         assert audits == ("PACKHORSE_SUBSCRIBER_DATABASES_FILE" in given)
 
 

@@ -78,6 +78,20 @@ def end_sessions(
         eventually(are_gone, "the sessions have ended", interval=0.005)
 
 
+def waiting_for_locks(url: str, application: str = "%") -> list[int]:
+    """Return the server processes of a database that wait for a lock, the newest session first.
+
+    `application` is a pattern for LIKE.
+    """
+    with borrowed(url) as connection:
+        found = connection.execute(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
+            "AND wait_event_type = 'Lock' AND application_name LIKE %s ORDER BY backend_start DESC",
+            (application,),
+        )
+        return [pid for (pid,) in found.fetchall()]
+
+
 class Databases:
     """Hands out databases, each a copy of the migrated template."""
 

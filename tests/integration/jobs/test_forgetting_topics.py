@@ -20,6 +20,7 @@ from packhorse.jobs.store import queues, statistics
 from packhorse.jobs.store.adding import NewJob, add_job
 from tests.harness.jobs.handy import HandyWorker
 from tests.harness.jobs.stored import bookkeeper, jobs_of
+from tests.harness.postgres import waiting_for_locks
 from tests.harness.waiting import eventually
 
 GENEROUS_S = 120.0
@@ -202,20 +203,11 @@ def test_a_topic_that_is_forgotten_while_rows_are_folded_leaves_the_figures(
     with bookkeeper(database_url) as folding:
         assert statistics.fold(folding, idle_s=0) == 2
         forgetting.start()
-        eventually(lambda: somebody_waits(database_url), timeout=GENEROUS_S)
+        eventually(lambda: waiting_for_locks(database_url), timeout=GENEROUS_S)
     forgetting.join(GENEROUS_S)
     assert forgotten == [2]
     after = jobs_of(database_url).statistics()
     assert (after.topics, after.queues["brief"].succeeded) == ({}, 2)
-
-
-def somebody_waits(url: str) -> bool:
-    with psycopg.connect(url) as connection:
-        waits = (
-            "SELECT FROM pg_stat_activity WHERE datname = current_database() "
-            "AND wait_event_type = 'Lock'"
-        )
-        return bool(connection.execute(waits).fetchall())
 
 
 def test_who_folds_rows_does_not_wait_for_who_forgets(database_url: str) -> None:

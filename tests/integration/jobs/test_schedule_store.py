@@ -35,6 +35,7 @@ from packhorse.jobs.scheduling.store import (
 from packhorse.jobs.scheduling.timing import At, Cron, Every
 from packhorse.jobs.store.adding import NewJob, add_job
 from tests.harness.jobs.schedules import Schedules, definition
+from tests.harness.postgres import waiting_for_locks
 from tests.harness.waiting import eventually
 
 FAR = datetime(2100, 1, 1, tzinfo=UTC)
@@ -193,20 +194,16 @@ def test_pages_by_name(site: Schedules) -> None:
     assert [one.name for one in left] == ["B", "b", "c"]
 
 
-_WAITS = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = %s"
-
-
 def test_a_declaration_that_waits_for_a_fire_time_keeps_no_queue_from_it(site: Schedules) -> None:
     """Else both wait for each other, and a program that starts just then dies of it."""
     declare(site, definition())
     declared = Declared([QueueConfiguration("own", ("own/*",))], [definition(description="new")])
     declarations = Declarations(lambda: psycopg.connect(site.url), declared)
-    with site.transaction() as connection, psycopg.connect(site.url, autocommit=True) as watcher:
+    with site.transaction() as connection:
         lock_schedule(connection, "test", None)
         declarations.start()
         try:
-            there = (_WAITS, (watcher.info.dbname,))
-            eventually(lambda: watcher.execute(*there).fetchone() is not None)
+            eventually(lambda: waiting_for_locks(site.url))
             connection.execute("SET LOCAL lock_timeout = '500ms'")
             assert add_job(connection, "tests", NewJob("own/a")).job.queue == "own"
             connection.commit()

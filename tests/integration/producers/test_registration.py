@@ -12,6 +12,7 @@ from packhorse_services.publisher.assembly.housekeeping import Housekeeping
 from packhorse_services.publisher.outbox import producers
 from packhorse_services.publisher.outbox.producer_registry import TooManyProducers, UnknownProducer
 from packhorse_services.publisher.outbox.producers import SequencePassed
+from tests.harness.postgres import waiting_for_locks
 from tests.harness.producers import Source, outcome, taken
 from tests.harness.publishing import (
     Author,
@@ -46,19 +47,10 @@ def test_a_registration_waits_for_a_group_that_is_being_committed(
         act_as(lock, BOOKKEEPER)
         producers.judge(lock, "main", [number], verified=True)
         registering = pool.submit(newer.register)
-        eventually(lambda: waits_for_a_lock(author))
+        eventually(lambda: waiting_for_locks(author.database_url, "tests-producers"))
         producers.advance(lock, [number])
         lock.commit()
         assert registering.result(120).last_sequence == 1
-
-
-def waits_for_a_lock(author: Author) -> bool:
-    return bool(
-        author.rows(
-            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
-            "AND application_name = 'tests-producers' AND wait_event_type = 'Lock'"
-        )
-    )
 
 
 def test_an_epoch_that_nobody_has_is_refused(author: Author, source: Source) -> None:

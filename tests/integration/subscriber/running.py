@@ -14,6 +14,7 @@ from packhorse.wire.messages import SubscriberState, SubscriptionState
 from packhorse_services.subscriber.assembly import SubscriberProgram, assemble
 from packhorse_services.subscriber.settings import Settings
 from tests.harness.feed import TOPICS, Feed
+from tests.harness.postgres import waiting_for_locks
 from tests.harness.subscriber import position_of, rows_of
 from tests.harness.waiting import eventually
 
@@ -70,13 +71,7 @@ def reached(url: str, offset: int) -> None:
 
 def session_that_waits(url: str) -> int | None:
     """Return the server process of a subscription that waits for a lock."""
-    found = rows_of(
-        url,
-        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
-        "AND application_name LIKE 'packhorse-subscription%' AND wait_event_type = 'Lock' "
-        "ORDER BY backend_start DESC LIMIT 1",
-    )
-    return found[0][0] if found else None
+    return next(iter(waiting_for_locks(url, "packhorse-subscription%")), None)
 
 
 def hash_of(url: str) -> str:

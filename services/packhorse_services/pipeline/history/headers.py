@@ -168,7 +168,7 @@ class PackageHeaders:
     @cached_property
     def firsts(self) -> dict[str | None, int]:
         """Offset of each publisher agent's first package; None: of those that name none."""
-        every = agents_of(self.location, self.version)
+        every = _together(one for file in self._files for one in file.agents)
         own = (one for one in every if one.journal_id == self.journal_id)
         return {one.publisher_agent: one.first for one in own}
 

@@ -17,6 +17,7 @@ from packhorse_services.subscriber.commands import reset
 from packhorse_services.subscriber.lease import SUBSCRIPTION_SESSIONS
 from tests.harness.commands import following
 from tests.harness.feed import Feed, page
+from tests.harness.postgres import waiting_for_locks
 from tests.harness.subscriber import Worker, position_of, rows_of
 from tests.harness.waiting import eventually
 from tests.integration.subscriber.running import imported, running, subscription
@@ -37,7 +38,10 @@ def test_r11_a_reset_that_waits_for_a_long_import_costs_no_lease(
         ):
             waiting_since = expiry(database_url)
             feed.reset("sub", -1)
-            eventually(lambda: waits_for_a_lock(database_url), what="the reset is under way")
+            eventually(
+                lambda: waiting_for_locks(database_url, "packhorse-subscriber"),
+                what="the reset is under way",
+            )
             eventually(
                 lambda: expiry(database_url) > waiting_since + timedelta(seconds=9),
                 timeout=180,
@@ -68,14 +72,6 @@ def expiry(url: str) -> datetime:
     return expires_at
 
 
-def waits_for_a_lock(url: str) -> bool:
-    query = (
-        "SELECT FROM pg_stat_activity WHERE datname = current_database() "
-        "AND wait_event_type = 'Lock' AND application_name = 'packhorse-subscriber'"
-    )
-    return bool(rows_of(url, query))
-
-
 def test_r25_a_reset_reads_the_log_once_however_long_it_waits(
     feed: Feed, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,9 +87,16 @@ def test_r25_a_reset_reads_the_log_once_however_long_it_waits(
         with psycopg.connect(worker.url) as subscription_session:
             subscription_session.execute("UPDATE bookkeeping.position SET moved_at = now()")
             feed.reset("sub", 0)
-            eventually(lambda: waits_for_a_lock(worker.url), what="it waits")
-            eventually(lambda: not waits_for_a_lock(worker.url), what="it gives way")
-            eventually(lambda: waits_for_a_lock(worker.url), what="it tries again")
+            eventually(
+                lambda: waiting_for_locks(worker.url, "packhorse-subscriber"), what="it waits"
+            )
+            eventually(
+                lambda: not waiting_for_locks(worker.url, "packhorse-subscriber"),
+                what="it gives way",
+            )
+            eventually(
+                lambda: waiting_for_locks(worker.url, "packhorse-subscriber"), what="it tries again"
+            )
         follower.catch_up()
     assert position_of(worker.url).offset == 0
     assert len(looks) == 1
