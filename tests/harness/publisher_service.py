@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from packhorse.blobs.open import open_blobs
 from packhorse.clock import SystemClock
@@ -22,6 +23,8 @@ from packhorse.wire.messages import DiscoveryMessage, Status, StatusMessage, Sub
 from packhorse.wire.record import Encoded
 from packhorse.wire.topics import Topics
 from packhorse_services.publisher.app import Backends, publisher
+from packhorse_services.publisher.commands import issuing
+from packhorse_services.publisher.http import submission
 from packhorse_services.publisher.outcomes.outcome_loop import OutcomeLoop
 from packhorse_services.publisher.outcomes.status_watermark import NotSettled, StatusWatermark
 from packhorse_services.publisher.queues.topic_follower import NotCaughtUp, TopicFollower
@@ -36,6 +39,8 @@ CALLERS = {
     "nobody": Principal("nobody", frozenset()),
 }
 
+_PATIENCE_S = 120.0
+
 
 class _Tokens:
     async def principal(self, token: str) -> Principal | None:
@@ -46,8 +51,16 @@ class PublisherService:
     """The service, its author, and subscribers that the test plays."""
 
     def __init__(
-        self, database_url: str, folder: Path, *, journal_url: str = "", **settings: Any
+        self,
+        database_url: str,
+        folder: Path,
+        *,
+        journal_url: str = "",
+        sent_within_s: float = _PATIENCE_S,
+        **settings: Any,
     ) -> None:
+        """`sent_within_s` is how long the answer to a command waits until it is sent."""
+        self._sent_within_s = sent_within_s
         journal = open_journal(journal_url or f"memory://{folder}", client_name="tests")
         self.journal = AwayJournal(journal)
         self.topics = Topics.prefixed(str(settings.get("topic_prefix", "aemdistribution")))
@@ -81,7 +94,7 @@ class PublisherService:
         self.outcome_loop = next(one for one in parts.components if isinstance(one, OutcomeLoop))
         self.watermark = next(one for one in followers if isinstance(one, StatusWatermark))
         # What a failed scenario left open would be another test's failure.
-        with closing(self.author), _together(parts.components):
+        with closing(self.author), _patient(self._sent_within_s), _together(parts.components):
             eventually(lambda: all(map(_caught_up, followers)), interval=0.01)
             asyncio.run(play())
 
@@ -104,6 +117,14 @@ class PublisherService:
         answer = await self.client.get(path, headers=headers)
         assert answer.status_code == 200, answer.text
         return answer.json()
+
+    async def until_ready(self) -> None:
+        """Wait for what `/readyz` says; it may be a second old."""
+
+        async def ready() -> bool:
+            return (await self.client.get("/readyz")).status_code == 200
+
+        await self.until(ready)
 
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
         async with asyncio.timeout(120):
@@ -144,6 +165,16 @@ class PublisherService:
     def _append(self, topic: str, encoded: Encoded, key: str | None) -> None:
         record = Outgoing(encoded.value, encoded.headers, key)
         self.author.journal.append(topic, record).result()
+
+
+@contextmanager
+def _patient(sent_within_s: float) -> Iterator[None]:
+    """Let answers wait for a busy machine as well, not only for a journal that is away."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(issuing, "_SENT_WITHIN_S", sent_within_s)
+        patched.setattr(submission, "_ANSWER_S", _PATIENCE_S)
+        patched.setattr(submission, "_STATE_S", _PATIENCE_S)
+        yield
 
 
 def _caught_up(follower: TopicFollower | StatusWatermark) -> bool:

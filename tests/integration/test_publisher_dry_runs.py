@@ -45,7 +45,7 @@ def test_dry_runs_take_no_connection_from_readiness_and_the_outbox(
             assert await asyncio.to_thread(exports.begun.acquire, timeout=120)
         try:
             # A pool's own patience, 10 s, is shorter than the dry runs are held.
-            assert (await s.client.get("/readyz")).status_code == 200
+            await s.until_ready()
             await s.announce("sub1", -1)
             await s.accepted("/p0")
             refused = await s.dry_run("/p0")
