@@ -14,10 +14,13 @@ from httpx._transports import default as httpx_transports
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling, Scheduling
 
+from packhorse.messaging.kafka import inquiry, provision
+from packhorse.messaging.kafka import journal as kafka_journal
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.harness import proofs, scratch
 from tests.harness.compiled import compile_share
 from tests.harness.depth import examples
+from tests.harness.journals import DEADLINE_S
 from tests.harness.kafka.broker import RunningKafka, running_kafka
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.s3 import ACCESS_KEY, SECRET_KEY, S3Server, running_s3
@@ -159,8 +162,13 @@ def database_url(databases: Databases) -> str:
 
 @pytest.fixture(scope="session")
 def kafka(request: pytest.FixtureRequest) -> Iterator[RunningKafka]:
-    """A real Kafka broker for the whole session; each test takes topics of its own."""
-    with running_kafka() as broker:
+    """A real Kafka broker for the whole session; each test takes topics of its own.
+
+    A question to it waits, as it may be slow; who lets it be away waits a shorter time.
+    """
+    with pytest.MonkeyPatch.context() as patched, running_kafka() as broker:
+        for module in (inquiry, kafka_journal, provision):
+            patched.setattr(module, "ANSWER_SECONDS", DEADLINE_S)
         request.session.stash[_BROKER] = broker
         yield broker
 

@@ -5,11 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from packhorse.messaging.api import Journal
-from packhorse.messaging.kafka import inquiry, provision
-from packhorse.messaging.kafka import journal as kafka_journal
 from packhorse.messaging.sql.segments import SegmentLimits
 from tests.harness.journals import (
-    DEADLINE_S,
     JournalBackend,
     JournalOpener,
     KafkaBackend,
@@ -44,13 +41,8 @@ def kafka_backend(kafka: RunningKafka) -> KafkaBackend:
 
 
 @pytest.fixture(params=JOURNALS)
-def journal_backend(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> JournalBackend:
+def journal_backend(request: pytest.FixtureRequest) -> JournalBackend:
     """Each journal in turn: `<name>_backend` is asked for only by the tests that run on it."""
-    # No broker is away here; a busy one may be slow.
-    for module in (inquiry, kafka_journal, provision):
-        monkeypatch.setattr(module, "ANSWER_SECONDS", DEADLINE_S)
     backend: JournalBackend = request.getfixturevalue(f"{request.param}_backend")
     return backend
 

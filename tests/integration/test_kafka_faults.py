@@ -27,6 +27,7 @@ from packhorse.messaging.api import (
     Record,
     RecordTooLarge,
 )
+from packhorse.messaging.kafka import appending, inquiry
 from packhorse.messaging.open import open_journal
 from packhorse_services.pipeline.archive import reading
 from packhorse_services.pipeline.archive.places import OffsetRange
@@ -37,6 +38,7 @@ from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 
+GIVES_UP_S = 5.0
 KILLS = at_depth(2, 1)
 MANY = 60
 """So many large records that no client has fetched the last of them with the first."""
@@ -113,6 +115,7 @@ def test_r3_killed_brokers_lose_and_repeat_nothing_and_leave_honest_outcomes(
 ) -> None:
     """Writers, a reader and a task of the archive see the same broker die and come back."""
     monkeypatch.setattr(reading, "_PATIENCE_S", DEADLINE_S)
+    monkeypatch.setattr(inquiry, "ANSWER_SECONDS", GIVES_UP_S)
     seen_by = [honest_outcomes(journal, impatient), reader_goes_on(journal), range_is_read(journal)]
     for _ in range(KILLS):
         for each in seen_by:
@@ -233,14 +236,18 @@ def succeeded_now(journal: Journal, topic: str) -> bool:
     return journal.append(topic, Outgoing(b"")).exception(DEADLINE_S) is None
 
 
-def test_a_producer_that_can_not_go_on_is_replaced(kafka: RunningKafka, journal: Journal) -> None:
+def test_a_producer_that_can_not_go_on_is_replaced(
+    kafka: RunningKafka, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topic = create(journal)
     append_all(journal, topic, [b"known to accept a megabyte"])
     lower_largest_batch(kafka, topic)
-    with pytest.raises(RecordTooLarge):
-        journal.append(topic, Outgoing(b"x" * 50_000)).result(DEADLINE_S)
-    with pytest.raises(NotAppended):
-        journal.append(topic, Outgoing(b"")).result(DEADLINE_S)
+    with monkeypatch.context() as paused:
+        paused.setattr(appending, "_PAUSE_SECONDS", DEADLINE_S)
+        with pytest.raises(RecordTooLarge):
+            journal.append(topic, Outgoing(b"x" * 50_000)).result(DEADLINE_S)
+        with pytest.raises(NotAppended):
+            journal.append(topic, Outgoing(b"")).result(DEADLINE_S)
     eventually(lambda: succeeded_now(journal, topic), "appends over a new producer")
     assert [len(record.value) for record in everything(journal, topic)] == [26, 0]
 
@@ -283,7 +290,8 @@ def flip_a_bit(partition: Path, content: bytes) -> None:
         file.write(bytes([content[0] ^ 1]))
 
 
-def test_opening_needs_no_broker() -> None:
+def test_opening_needs_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inquiry, "ANSWER_SECONDS", GIVES_UP_S)
     away = open_journal("kafka://127.0.0.1:1?delivery.timeout.ms=500", client_name="away")
     with pytest.raises(NotAppended, match="refused"):
         away.append("any", Outgoing(b"x")).result(DEADLINE_S)
