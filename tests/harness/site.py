@@ -91,12 +91,17 @@ class Site:
         deep: Sequence[str] = (),
         key: str | None = None,
     ) -> Document:
-        """Distribute and return the answer."""
+        """Distribute and return the answer, with the offset that it may have come too early for."""
         body = {"action": action, "paths": list(paths), "deep_paths": list(deep)}
         headers = {"Idempotency-Key": key or uuid.uuid4().hex}
         answer = self.http.post(f"{self.publisher.url}/distribute", json=body, headers=headers)
         assert answer.status_code == 202, answer.text
-        return self._document(answer)
+        accepted = self._document(answer)
+        if accepted["offset"] is None:
+            shown = f"/distributions/{accepted['id']}"
+            eventually(lambda: self.get(shown)["offset"] is not None, f"{accepted} has an offset")
+            accepted["offset"] = self.get(shown)["offset"]
+        return accepted
 
     def distribute_everywhere(self, *paths: str, **requested: Any) -> Document:
         """Distribute, and wait until all our subscribers are done with it."""
