@@ -48,7 +48,8 @@ def signed_in(browser: Browser, running: Site, console: Program) -> Iterator[Tab
         opened.page.get_by_role("button", name="Sign in").click()
         expect(opened.page.locator("h1")).to_have_text("Overview")
         yield opened
-        assert opened.complaints == []
+        # A publisher that is busy for 4 s is away to the console, and its page looks again.
+        assert [one for one in opened.complaints if "status of 503" not in one] == []
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-import httpx
 import psycopg
 import pytest
 
@@ -143,8 +142,7 @@ def test_without_a_topology_content_is_published_and_imported(running: Site) -> 
     running.put("/page")
     running.distribute_everywhere("/page")
     assert running.at("sub1", "/page") is not None
-    answer = httpx.get(f"{running.publisher.url}/readyz", timeout=120)
-    assert answer.is_success, answer.text
+    running.publisher.ready()
 
     for url in databases:
         with psycopg.connect(url, autocommit=True) as connection:
