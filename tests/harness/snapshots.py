@@ -1,6 +1,6 @@
 """Snapshots of what a database holds, for tests of those who read them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -9,7 +9,7 @@ import psycopg
 from packhorse.blobs.api import BlobStore
 from packhorse.content import tree
 from packhorse.content.node import Node
-from packhorse.snapshots.parts import frames_of, write_part
+from packhorse.snapshots.parts import EncodedNode, Frame, frames_of, write_part
 from packhorse.snapshots.snapshot import (
     AppliedSequence,
     ContentSnapshot,
@@ -45,13 +45,18 @@ def a_snapshot(parts: Sequence[Part], snapshot_id: str, **fields: Any) -> Conten
     return ContentSnapshot(**named)
 
 
+def frames(nodes: Iterable[Node]) -> Iterator[Frame]:
+    """Return the frames of a part that holds these."""
+    return frames_of(map(EncodedNode.of, nodes))
+
+
 def write_parts(
     nodes: Sequence[Node], blobs: BlobStore, snapshot_id: str, *, part_nodes: int = 10
 ) -> list[Part]:
     """Store nodes in parts of that many."""
     ordered = sorted(nodes, key=lambda node: node.path.encode())
     starts = range(0, len(ordered), part_nodes)
-    parts = (frames_of(ordered[start : start + part_nodes]) for start in starts)
+    parts = (frames(ordered[start : start + part_nodes]) for start in starts)
     return [
         write_part(part, part_key(snapshot_id, number), blobs) for number, part in enumerate(parts)
     ]

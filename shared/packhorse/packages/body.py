@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from packhorse.blobs.api import BlobCorrupt, BlobStore, package_key
 from packhorse.content.node import Node
 from packhorse.packages.compression import (
+    AT_ONCE_BYTES,
     compress,
     compress_stream,
-    decompress,
+    content_of,
     decompress_stream,
 )
 from packhorse.packages.format import read_nodes, write_nodes
@@ -22,9 +23,6 @@ from packhorse.packages.limits import (
     PackageRefused,
 )
 from packhorse.wire.messages import PackageBody, PackageMessage
-
-_AT_ONCE_BYTES = 1024**2
-"""Content of up to this size is compressed and decompressed in one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +52,8 @@ def pack(
     """
     meter = _Meter()
     chunks = meter.bytes(write_nodes(meter.nodes(nodes), limits), limits)
-    head = list(_up_to(chunks, _AT_ONCE_BYTES))
-    if meter.length <= _AT_ONCE_BYTES:
+    head = list(_up_to(chunks, AT_ONCE_BYTES))
+    if meter.length <= AT_ONCE_BYTES:
         frame: Iterator[bytes] = iter([compress(b"".join(head))])
     else:
         frame = compress_stream(itertools.chain(head, chunks))
@@ -109,10 +107,10 @@ def unpack_ahead(message: PackageMessage, limits: PackageLimits = LIMITS) -> int
     That is, verify and decompress an inline body of up to 1 MiB. Raises as `unpack` does.
     """
     body = message.body
-    if body is None or body.inline is None or body.content_length > _AT_ONCE_BYTES:
+    if body is None or body.inline is None or body.content_length > AT_ONCE_BYTES:
         return 0
     _check_length(body, limits)
-    [body.content] = _inline(body, body.inline)
+    body.content = b"".join(_inline(body, body.inline))
     return body.content_length
 
 
@@ -137,9 +135,7 @@ def _inline(body: PackageBody, inline: bytes) -> Iterable[bytes]:
         return [body.content]
     if hashlib.sha256(inline).digest() != body.sha256:
         raise PackageCorrupt("the body's SHA-256 is not the one that the package declares")
-    if body.content_length > _AT_ONCE_BYTES:
-        return decompress_stream([inline], body.content_length)
-    return [decompress(inline, body.content_length)]
+    return content_of(inline, body.content_length)
 
 
 def _own_key(message: PackageMessage) -> str:

@@ -13,6 +13,8 @@ from packhorse.packages.limits import PackageCorrupt
 
 _LEVEL = 3
 _CHUNK_BYTES = 128 * 1024
+AT_ONCE_BYTES = 1024**2
+"""What is no longer is made and read in one piece, which costs less than a stream."""
 _PIECE_BYTES = 1024
 """A block of zstd takes 4 bytes at least and unfolds to 128 KiB at most: 32 MiB a piece."""
 _WINDOW_BYTES = 8 * 1024**2
@@ -35,14 +37,20 @@ def compress_stream(chunks: Iterable[bytes]) -> Iterator[bytes]:
     yield from frame.finish()  # type: ignore[no-untyped-call]
 
 
-def decompress(frame: bytes, content_length: int) -> bytes:
-    """Return the content of a frame. Raises `PackageCorrupt` unless it has `content_length`."""
+def content_of(frames: bytes, content_length: int) -> Iterable[bytes]:
+    """Return what `decompress_stream` does of frames in memory, in one piece where that is small.
+
+    A frame may claim any length and gets memory for that, so no claim above 1 MiB is believed.
+    """
     try:
-        if zstandard.frame_content_size(frame) != content_length:
-            return b"".join(decompress_stream([frame], content_length))
-        return _decompressor().decompress(frame, allow_extra_data=False)
+        if (
+            0 < content_length <= AT_ONCE_BYTES
+            and zstandard.frame_content_size(frames) == content_length
+        ):
+            return [_decompressor().decompress(frames, allow_extra_data=False)]
     except zstandard.ZstdError as error:
         raise PackageCorrupt(f"the body is no zstd frame: {error}") from error
+    return decompress_stream([frames], content_length)
 
 
 def decompress_stream(chunks: Iterable[bytes], content_length: int) -> Iterator[bytes]:

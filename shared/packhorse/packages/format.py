@@ -23,16 +23,30 @@ def write_nodes(
 ) -> Iterator[bytes]:
     """Yield the body's bytes in chunks of whole nodes, which end once they have `chunk_bytes`.
 
-    Raises `PackageRefused` or `InvalidPath`.
+    Raises as `encoded` does.
     """
+    return in_chunks((encoded(node, limits) for node in nodes), limits, chunk_bytes)
+
+
+def encoded(node: Node, limits: PackageLimits = LIMITS) -> bytes:
+    """Return a node's message. Raises `PackageRefused`, `InvalidNode` or `InvalidPath`."""
+    record = _record(node)
+    _check(record, limits)
+    data = encode_node(record)
+    if len(data) > limits.node_bytes:
+        raise _too_large(record.path, len(data), limits)
+    return data
+
+
+def in_chunks(
+    messages: Iterable[bytes], limits: PackageLimits, chunk_bytes: int
+) -> Iterator[bytes]:
+    """Yield what `write_nodes` does of nodes' messages. Raises `PackageRefused` for too many."""
     parts: list[bytes] = []
     size = 0
-    for number, node in enumerate(nodes, 1):
-        record = _record(node)
-        _check(record, limits)
-        data = encode_node(record)
-        if len(data) > limits.node_bytes or number > limits.nodes:
-            raise _too_large(record.path, len(data), limits)
+    for number, data in enumerate(messages, 1):
+        if number > limits.nodes:
+            raise _too_many(limits)
         parts += (_varint(len(data)), data)
         size += len(data)
         if size >= chunk_bytes:
@@ -50,15 +64,27 @@ def read_nodes(chunks: Iterable[bytes], limits: PackageLimits = LIMITS) -> Itera
         PackageRefused: a limit is passed; nothing beyond it was read.
         Undecodable, InvalidPath, InvalidNode: a node is none.
     """
+    return (decoded(data, limits) for data in messages_of(chunks, limits))
+
+
+def messages_of(chunks: Iterable[bytes], limits: PackageLimits = LIMITS) -> Iterator[bytes]:
+    """Yield the nodes' messages. Raises `PackageCorrupt` and `PackageRefused` as `read_nodes`."""
     source = _Source(chunks)
     number = 0
     while (size := source.take_varint()) is not None:
         number += 1
-        if size > limits.node_bytes or number > limits.nodes:
+        if number > limits.nodes:
+            raise _too_many(limits)
+        if size > limits.node_bytes:
             raise _too_large(f"node {number}", size, limits)
-        record = decode_node(source.take(size))
-        _check(record, limits)
-        yield _node(record)
+        yield source.take(size)
+
+
+def decoded(data: bytes, limits: PackageLimits = LIMITS) -> Node:
+    """Return the node of a message. Raises as `read_nodes` does."""
+    record = decode_node(data)
+    _check(record, limits)
+    return _node(record)
 
 
 def _record(node: Node) -> NodeRecord:
@@ -91,8 +117,10 @@ def _node(record: NodeRecord) -> Node:
 
 
 def _too_large(what: str, size: int, limits: PackageLimits) -> PackageRefused:
-    if size > limits.node_bytes:
-        return PackageRefused(f"{what} has {size} bytes; {limits.node_bytes} are allowed")
+    return PackageRefused(f"{what} has {size} bytes; {limits.node_bytes} are allowed")
+
+
+def _too_many(limits: PackageLimits) -> PackageRefused:
     return PackageRefused(f"the package has more than {limits.nodes} nodes; split it")
 
 

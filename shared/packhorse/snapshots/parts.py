@@ -4,17 +4,18 @@ Each frame has whole nodes, so what has not changed between two snapshots is cop
 """
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import zstandard
 
 from packhorse.blobs.api import BlobCorrupt, BlobStore
 from packhorse.blobs.digest import Verified
 from packhorse.content.node import Node
-from packhorse.packages.compression import compress, decompress_stream
-from packhorse.packages.format import CHUNK_BYTES, read_nodes, write_nodes
+from packhorse.packages.compression import compress, content_of, decompress_stream
+from packhorse.packages.format import CHUNK_BYTES, encoded, in_chunks, messages_of, read_nodes
 from packhorse.packages.limits import LIMITS, PackageCorrupt, PackageLimits, PackageRefused
 from packhorse.snapshots.snapshot import Part
+from packhorse.wire.node_codec import decode_path
 
 _LONGEST_HEAD = 18  # of a zstd frame (RFC 8878, 3.1.1)
 
@@ -27,8 +28,20 @@ class Frame(NamedTuple):
     nodes: int
 
 
+class EncodedNode(NamedTuple):
+    """A node as a part has it: its path, and its message, which has it too."""
+
+    path: str
+    data: bytes
+
+    @classmethod
+    def of(cls, node: Node) -> "EncodedNode":
+        """Return it of a node. Raises `PackageRefused`, `InvalidPath` or `InvalidNode`."""
+        return cls(node.path, encoded(node))
+
+
 def frames_of(
-    nodes: Iterable[Node], limits: PackageLimits = LIMITS, *, frame_bytes: int = CHUNK_BYTES
+    nodes: Iterable[EncodedNode], limits: PackageLimits = LIMITS, *, frame_bytes: int = CHUNK_BYTES
 ) -> Iterator[Frame]:
     """Yield nodes, which come in path order (by bytes), in frames of `frame_bytes` or more.
 
@@ -36,11 +49,12 @@ def frames_of(
 
     Raises:
         PackageCorrupt: the nodes are not in path order, or one comes twice.
-        PackageRefused, InvalidPath, InvalidNode: no subscriber would load this.
+        PackageRefused: no subscriber would load so many.
     """
     passed = _Ordered()
     held, count = b"", 0
-    for chunk in write_nodes(passed.nodes(nodes), limits, chunk_bytes=frame_bytes):
+    messages = (node.data for node in passed.nodes(nodes))
+    for chunk in in_chunks(messages, limits, frame_bytes):
         if held and len(chunk) >= frame_bytes // 2:
             yield Frame(compress(held), len(held), count)
             held, count = b"", 0
@@ -66,9 +80,10 @@ def stored_frames(data: bytes, lengths: Iterable[int], nodes: int) -> Frame:
     return Frame(data, content_length, nodes)
 
 
-def nodes_of(frame: Frame, limits: PackageLimits = LIMITS) -> Iterator[Node]:
-    """Yield the nodes of a frame. Raises as `read_part` does."""
-    return read_nodes(decompress_stream([frame.data], frame.content_length), limits)
+def nodes_of(frame: Frame, limits: PackageLimits = LIMITS) -> Iterator[EncodedNode]:
+    """Yield the nodes of a frame. Raises `PackageCorrupt`, `PackageRefused` or `Undecodable`."""
+    content = content_of(frame.data, frame.content_length)
+    return (EncodedNode(decode_path(data), data) for data in messages_of(content, limits))
 
 
 class Pieces:
@@ -140,6 +155,9 @@ def read_part(part: Part, blobs: BlobStore, limits: PackageLimits = LIMITS) -> I
         raise PackageCorrupt(f"{part.key} holds {passed.count} nodes, not {part.nodes}")
 
 
+_N = TypeVar("_N", Node, EncodedNode)
+
+
 class _Ordered:
     """Counts nodes that pass, and holds them to path order."""
 
@@ -147,7 +165,7 @@ class _Ordered:
         self.count = 0
         self._told = 0
 
-    def nodes(self, nodes: Iterable[Node], *, at_most: int | None = None) -> Iterator[Node]:
+    def nodes(self, nodes: Iterable[_N], *, at_most: int | None = None) -> Iterator[_N]:
         """Pass nodes on. Python compares texts as UTF-8's bytes compare."""
         last = ""
         for node in nodes:

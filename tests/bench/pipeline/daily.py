@@ -3,10 +3,10 @@
     python -m tests.bench.pipeline.daily [--changed 0.01] [--text-bytes 4900] [--together]
         [--apart] [SIZE …]
 
-The first day archives, audits and snapshots everything from nothing; then pages are distributed
-again (spread over the site, or neighbours with `--together`), and the tasks run again. `run` has
-audit and snapshot in one session; with `--apart` each is a program of its own, as the archive
-always is. CPU seconds are those of the tasks' processes, Postgres' own are not among them.
+The first day archives everything, makes a snapshot from nothing and audits by it; then pages are
+distributed again (spread over the site, or neighbours with `--together`), and the tasks run again.
+`run` has snapshot and audit in one session; with `--apart` each is a program of its own, as the
+archive always is. CPU seconds are those of the tasks' processes, Postgres' own are not among them.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from tests.bench.pipeline.measuring import run_task
 from tests.bench.reporting import emit
 from tests.harness.postgres import running_postgres
 
-_AFTER = ("audit", "snapshot")
+_AFTER = ("snapshot", "audit")
 
 
 def _changed(size: int, share: float, *, together: bool) -> Sequence[int]:

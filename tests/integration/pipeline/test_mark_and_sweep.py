@@ -11,7 +11,7 @@ import pytest
 from packhorse.blobs.api import binary_key, package_key
 from packhorse.content.node import Binary, Node
 from packhorse.packages.body import pack
-from packhorse.snapshots.parts import frames_of, write_part
+from packhorse.snapshots.parts import write_part
 from packhorse.snapshots.snapshot import part_key
 from packhorse_services.pipeline.errors import NotYet, TaskRefused
 from packhorse_services.pipeline.sweep.report import MarkState
@@ -22,6 +22,7 @@ from tests.harness.feed import TOPICS
 from tests.harness.noise import large_node
 from tests.harness.plain_report import PlainReport
 from tests.harness.postgres import Databases
+from tests.harness.snapshots import frames
 from tests.harness.sweep import AT_ONCE, HOURS, Yard, wait_a_moment, yard_of
 
 
@@ -67,7 +68,7 @@ def test_r22_every_place_that_refers_to_a_binary_keeps_it(yard: Yard) -> None:
             yard.import_next()
             yard.forget_log()
     nodes = [Node("/p", "page", binaries=(binaries["part"],))]
-    write_part(frames_of(nodes), part_key("0a" * 8, 1), yard.blobs)
+    write_part(frames(nodes), part_key("0a" * 8, 1), yard.blobs)
     large = large_node("/s", binaries["stored"])
     yard.age()
     pack([large], "dstrpck-9-ab", yard.blobs)
@@ -100,7 +101,7 @@ def test_r22_what_blobs_refer_to_is_read_once_and_anew_when_they_change(yard: Ya
     def store(binary: Binary) -> None:
         yard.blobs.delete(part_key("0a" * 8, 1))
         node = Node("/s", "page", binaries=(binary,))
-        write_part(frames_of([node]), part_key("0a" * 8, 1), yard.blobs)
+        write_part(frames([node]), part_key("0a" * 8, 1), yard.blobs)
 
     pack([large_node("/l")], "dstrpck-9-ab", yard.blobs)
     store(first)

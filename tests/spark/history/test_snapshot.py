@@ -105,6 +105,14 @@ def test_a_snapshot_for_one_leaves_out_what_it_removed_and_says_what_was_heard(
     assert site.content_of(everybody.snapshot) == site.history.model()
     statuses(site.location, ("new", 3, "IMPORTED"))  # what it said of the first is on its way
     assert heard(spark, site.location, point, "new") == (ReportedState("main", -1, 0),)
+    same = site.make(subscriber="new")  # nothing was distributed since the one for everybody
+    assert (same.base, same.snapshot.parts) == (everybody.snapshot, everybody.snapshot.parts)
+    [part] = same.snapshot.parts
+    site.blobs.delete(node_list_key(part))  # as of a snapshot by an older build
+    statuses(site.location, ("newer", 3, "IMPORTED"))
+    anew = site.make(subscriber="newer")
+    assert (anew.base, anew.snapshot.nodes) == (everybody.snapshot, everybody.snapshot.nodes)
+    assert site.content_of(anew.snapshot) == site.history.model()
 
 
 def test_a_name_that_nobody_has_heard_of_is_refused(site: Site) -> None:

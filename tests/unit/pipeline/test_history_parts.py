@@ -2,12 +2,14 @@
 
 from bisect import bisect_right
 
+import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from packhorse.content.node import Binary, is_within
 from packhorse_services.pipeline.history.decoding import binaries_text
 from packhorse_services.pipeline.history.fold import NOWHERE, PackageParts
+from packhorse_services.pipeline.history.onto_base import touching
 from packhorse_services.pipeline.snapshot.writing import runs
 from tests.harness.feed import page
 
@@ -42,6 +44,20 @@ def test_the_last_covering_part_is_found(
         expected = max((one[3] for one in given_clears if covers(one, path)), default=NOWHERE)
         assert parts.last_clear(path) == expected
         assert (bisect_right(edges, path) % 2 == 1) == (expected > NOWHERE)
+
+
+PATHS = st.lists(st.tuples(TOPS, BELOW).map(lambda pair: "".join(pair) or "/"), unique=True)
+
+
+@given(PATHS, PATHS, PATHS)
+def test_what_is_written_or_cleared_is_touched(
+    some: list[str], written: list[str], bounds: list[str]
+) -> None:
+    paths, edges = sorted(some), sorted(bounds)
+    touches = touching(pa.array(written, pa.string()), edges)
+    assert touches(pa.array(paths, pa.string())).to_pylist() == [
+        path in written or bisect_right(edges, path) % 2 == 1 for path in paths
+    ]
 
 
 def test_binaries_are_ordered_as_jsonb_is() -> None:

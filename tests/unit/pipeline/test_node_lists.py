@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from packhorse.blobs.filesystem import FilesystemBlobs
 from packhorse.content.node import Binary, Node
-from packhorse.snapshots.parts import Frame, nodes_of, write_part
+from packhorse.packages.compression import compress
+from packhorse.packages.limits import PackageCorrupt
+from packhorse.snapshots.parts import Frame, nodes_of, stored_frames, write_part
 from packhorse.snapshots.snapshot import Part, is_part, manifest_key_of, node_list_key, part_key
 from packhorse_services.pipeline.history.node_lists import (
     NodeList,
@@ -153,6 +155,7 @@ def test_a_list_says_what_the_part_says(blobs: FilesystemBlobs) -> None:
     [
         lambda data: data[:-1],
         lambda data: data[:20] + bytes([data[20] ^ 1]) + data[21:],
+        lambda data: data.replace(b"\x28\xb5\x2f\xfd", b"\x28\xb5\x2f\xfe", 1),  # zstd's own mark
         lambda data: b"",
         lambda data: b"none",
     ],
@@ -199,3 +202,14 @@ def test_a_mark_passes_lists_over(blobs: FilesystemBlobs) -> None:
     listed = list(scan.listed([f"{shard:02x}" for shard in range(256)]))
     assert [blob.key for blob in listed] == [part.key]
     assert list(scan.read(iter(listed))) == [(listed[0], Found(FindingKind.READ, part.key))]
+
+
+@pytest.mark.parametrize("claimed", [0, 1, 2**40])
+def test_a_frame_that_claims_another_length_is_corrupt(claimed: int) -> None:
+    data = bytearray(compress(b"x" * 300_000))
+    assert data[4] == 0xA0  # a frame of one segment whose length takes 4 bytes (RFC 8878)
+    data[4:9] = b"\xe0" + claimed.to_bytes(8, "little")
+    frame = stored_frames(bytes(data), [len(data)], 1)
+    assert frame.content_length == claimed
+    with pytest.raises(PackageCorrupt):
+        list(nodes_of(frame))

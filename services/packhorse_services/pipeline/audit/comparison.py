@@ -15,6 +15,8 @@ from packhorse.content.node import ROOT
 from packhorse.content.tree import FOLDER
 from packhorse_services.pipeline.history.content import ContentHistory
 from packhorse_services.pipeline.history.fold import node_hash
+from packhorse_services.pipeline.history.node_lists import sorted_by_path
+from packhorse_services.pipeline.history.onto_base import runs_of
 
 MISSING = "missing"
 EXTRA = "extra"
@@ -35,7 +37,7 @@ def range_hashes(content: ContentHistory, starts: Sequence[str]) -> list[RangeHa
     held = list(starts)
 
     def summed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = _sums(held, batches).items()
+        found = sums_of(held, batches).items()
         rows = [{"range": at, "count": had[0], "sum": str(had[1])} for at, had in found]
         yield pa.RecordBatch.from_pylist(rows, _SUMS)
 
@@ -46,15 +48,15 @@ def range_hashes(content: ContentHistory, starts: Sequence[str]) -> list[RangeHa
     return [(at, count, str(total)) for at, (count, total) in every.items()]
 
 
-def _sums(starts: Sequence[str], batches: Iterable[pa.RecordBatch]) -> dict[int, tuple[int, int]]:
+def sums_of(starts: Sequence[str], batches: Iterable[pa.RecordBatch]) -> dict[int, tuple[int, int]]:
     """Return count and sum of the nodes of each range that batches have."""
     found: dict[int, tuple[int, int]] = {}
-    for batch in batches:
-        rows = (batch.column(name).to_pylist() for name in ("path", "hash"))
-        for path, number in zip(*rows, strict=True):
-            at = bisect_right(starts, path) - 1
-            count, total = found.get(at, (0, 0))
-            found[at] = (count + 1, total + number)
+    for batch in map(sorted_by_path, batches):
+        paths, hashes = batch.column("path"), batch.column("hash")
+        for begun, start, stop in runs_of(starts, paths):
+            count, total = found.get(begun - 1, (0, 0))
+            more = sum(hashes[start:stop].to_pylist())  # Arrow's own sum would overflow
+            found[begun - 1] = (count + stop - start, total + more)
     return found
 
 

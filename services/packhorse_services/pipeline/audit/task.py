@@ -43,6 +43,7 @@ from packhorse_services.pipeline.history.decoding import CLEAR
 from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import MERE_FOLDER, fold
+from packhorse_services.pipeline.history.onto_base import by_path
 from packhorse_services.pipeline.storage import columns
 from packhorse_services.pipeline.storage import columns as c
 from packhorse_services.pipeline.storage.delta import commit, prepare, stored
@@ -139,7 +140,7 @@ class Audit:
         digests = here.digests(self.spark, starts, ranges)
         folders = sorted(situation.path_filter.may_be_folders)
         with (
-            content.where(in_ranges(starts, ranges)).together() as suspect,
+            content.where(by_path(in_ranges(starts, ranges))).together() as suspect,
             kept(difference(_with_origins(suspect), digests, folders)) as suspected,
             kept(_confirmed(suspected, suspect, expected.clears, here)) as certain,
             judged(certain, expected, situation.agents, here) as findings,
@@ -150,7 +151,7 @@ class Audit:
     def _audited(self, content: ContentHistory, situation: Situation) -> ContentHistory:
         """Return what is below `top` and taken by the subscriber (R35)."""
         content, path_filter = content.within(self.top), situation.path_filter
-        return content if path_filter.holds_all else content.where(path_filter.holds)
+        return content if path_filter.holds_all else content.where(by_path(path_filter.holds))
 
     def _reported(self, findings: DataFrame) -> tuple[dict[str, int], list[Finding]]:
         """Save the findings; return how many there are of each kind, and the first of them."""

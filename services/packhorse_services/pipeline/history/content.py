@@ -1,7 +1,7 @@
 """The content at a point of the history, folded from the archive and the newest usable base."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -22,10 +22,12 @@ from packhorse_services.pipeline.history.fold import fold
 from packhorse_services.pipeline.history.headers import PackageHeaders
 from packhorse_services.pipeline.history.onto_base import (
     BaseNodes,
-    ByPath,
     OfBatches,
+    Wanted,
+    by_path,
     chosen_by,
     fold_onto,
+    unchanged,
 )
 from packhorse_services.pipeline.history.read import (
     PackageSelection,
@@ -76,8 +78,8 @@ class ContentHistory:
     decided: DataFrame
     """The places that a fold has decided, kept."""
     texts: Texts
-    touched: BaseNodes | None = None
-    """The nodes of a base that were decided again; None: there is no base, or nobody asks."""
+    touched: DataFrame | None = None
+    """The nodes of a base that were decided again, kept; None: there is no base, or nobody asks."""
     rest: BaseNodes | None = None
     """What else is there."""
 
@@ -95,7 +97,7 @@ class ContentHistory:
         with kept(self.winners) as winners:
             yield ContentHistory(winners, self.texts)
 
-    def where(self, wanted: ByPath) -> "ContentHistory":
+    def where(self, wanted: Wanted) -> "ContentHistory":
         """Return what is at paths that are wanted."""
         own = self.decided.mapInArrow(
             lambda batches: (chosen_by([wanted], batch) for batch in batches), self.decided.schema
@@ -104,7 +106,7 @@ class ContentHistory:
 
     def within(self, top: str) -> "ContentHistory":
         """Return what is at `top` and below it."""
-        return self if top == ROOT else self.where(partial(is_within, root=top))
+        return self if top == ROOT else self.where(by_path(partial(is_within, root=top)))
 
     def mapped(self, mapping: OfBatches, schema: str) -> DataFrame:
         """Return what `mapping` makes of all places in the tasks that read them.
@@ -166,16 +168,20 @@ def content_at(
 
 @contextmanager
 def content_from(events: DataFrame, texts: Texts, within: str = ROOT) -> Iterator[ContentHistory]:
-    """Lend what events come to, onto the base of `texts` if it has one. Raises as `fold` does."""
-    if texts.base is None:
-        found = ContentHistory(fold(events), texts)
-    else:
-        base = BaseNodes(events.sparkSession, texts.base, texts.blobs_url, texts.based_at)
-        decided, touched, rest = fold_onto(events, base)
-        found = ContentHistory(decided, texts, touched, rest)
-    found = found.within(within)
-    with kept(found.decided) as decided:
-        yield replace(found, decided=decided)
+    """Lend what the events of `texts.packages` come to, onto the base of `texts` if it has one.
+
+    Raises as `fold` does.
+    """
+    with ExitStack() as stack:
+        if texts.base is None:
+            found = ContentHistory(fold(events), texts)
+        else:
+            base = BaseNodes(events.sparkSession, texts.base, texts.blobs_url, texts.based_at)
+            onto = fold_onto(events, base) if texts.packages.shares() else unchanged(base)
+            decided, touched, rest = stack.enter_context(onto)
+            found = ContentHistory(decided, texts, touched, rest)
+        found = found.within(within)
+        yield replace(found, decided=stack.enter_context(kept(found.decided)))
 
 
 def _absent(location: Location, target: HistoryTarget, choice: Choice) -> tuple[int, ...]:

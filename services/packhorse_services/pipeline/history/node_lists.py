@@ -9,7 +9,7 @@ part is read instead.
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from packhorse.blobs.api import BlobMissing, BlobStore
 from packhorse.content.node import Node
 from packhorse.packages.format import CHUNK_BYTES
-from packhorse.snapshots.parts import Frame, frames_of, read_part
+from packhorse.snapshots.parts import EncodedNode, Frame, frames_of, read_part
 from packhorse.snapshots.snapshot import Part, node_list_key
 from packhorse_services.pipeline.history.decoding import binaries_text
 from packhorse_services.pipeline.history.fold import hash_of
@@ -27,31 +27,43 @@ ROWS = pa.schema([("path", pa.string()), ("size", pa.int64()), ("hash", pa.int64
 _LIST = ROWS.append(pa.field("end", pa.int64()))
 """`end`: of the node's frame, in bytes of the stored part."""
 _BATCH_ROWS = 20_000
+_STORED: dict[str, Any] = {
+    "compression": "zstd",
+    "write_page_checksum": True,
+    "write_statistics": False,  # nobody looks for rows in a list
+    "use_dictionary": ["size", "end"],  # one of hashes is larger than they are
+    "column_encoding": {"path": "DELTA_BYTE_ARRAY"},
+}
 
 
 class ListedNode(NamedTuple):
-    """A node, how many characters it has, and its hash (`hash_of`)."""
+    """A node as a part has it, how many characters it has, and its hash (`hash_of`)."""
 
-    node: Node
+    node: EncodedNode
     size: int
     hash: int
 
 
 def measured(node: Node) -> ListedNode:
-    """Return a node with its numbers."""
+    """Return a node with its numbers. Raises as `EncodedNode.of` does."""
+    return ListedNode(EncodedNode.of(node), *_numbers(node))
+
+
+def _numbers(node: Node) -> tuple[int, int]:
     binaries = binaries_text(node.binaries)
     size = len(node.path) + len(node.properties) + len(binaries)
-    return ListedNode(node, size, hash_of(node.path, node.type, node.properties, binaries))
+    return size, hash_of(node.path, node.type, node.properties, binaries)
 
 
 class ListedFrame(NamedTuple):
     """A frame of a part, or several as they are stored, and the list of its nodes.
 
-    `end` in the list counts from the beginning of `frame`.
+    `frame` begins at `begin` where its nodes' `end` counts from.
     """
 
     frame: Frame
     rows: pa.Table
+    begin: int = 0
 
     @property
     def size(self) -> int:
@@ -65,7 +77,7 @@ def listed_frames(
     """Yield nodes, which come in path order, in frames. Raises as `frames_of` does."""
     passed: list[tuple[str, int, int]] = []
 
-    def noted() -> Iterator[Node]:
+    def noted() -> Iterator[EncodedNode]:
         for node, size, number in nodes:
             passed.append((node.path, size, number))
             yield node
@@ -86,8 +98,9 @@ class NodeList:
 
     def noted(self, frames: Iterable[ListedFrame]) -> Iterator[Frame]:
         """Pass frames on, and remember what the list says of them."""
-        for frame, rows in frames:
-            self._rows.append(_moved(rows, self._end))
+        for frame, rows, begin in frames:
+            ends = pc.add(rows["end"], self._end - begin)
+            self._rows.append(rows.set_column(len(_LIST) - 1, _LIST.field("end"), ends))
             self._end += len(frame.data)
             yield frame
 
@@ -96,19 +109,10 @@ class NodeList:
         store_list(pa.concat_tables(self._rows), part, blobs)
 
 
-def cut(rows: pa.Table, start: int, stop: int, begin: int) -> pa.Table:
-    """Return the rows from `start` to `stop`, whose first frame begins at `begin` of the part."""
-    return _moved(rows.slice(start, stop - start), -begin)
-
-
-def _moved(rows: pa.Table, by: int) -> pa.Table:
-    return rows.set_column(len(_LIST) - 1, _LIST.field("end"), pc.add(rows["end"], by))
-
-
 def store_list(rows: pa.Table, part: Part, blobs: BlobStore) -> None:
     """Store these rows as the list of a part's nodes."""
     data = io.BytesIO()
-    pq.write_table(rows, data, compression="zstd", write_page_checksum=True)
+    pq.write_table(rows, data, **_STORED)
     blobs.put(node_list_key(part), [data.getvalue()])
 
 
@@ -123,7 +127,12 @@ def listed(part: Part, blobs: BlobStore) -> pa.Table | None:
     return rows if fits and _in_order(rows["path"]) and _fit(rows["end"], part) else None
 
 
-def _in_order(paths: pa.ChunkedArray) -> bool:
+def sorted_by_path(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows of a batch in path order."""
+    return batch if _in_order(batch.column("path")) else batch.sort_by("path")
+
+
+def _in_order(paths: pa.ChunkedArray | pa.Array) -> bool:
     """Return whether each path is there once, in path order: a fold passes most of them on."""
     return pc.all(pc.less(paths[:-1], paths[1:])).as_py() is not False
 
@@ -136,8 +145,7 @@ def _fit(ends: pa.ChunkedArray, part: Part) -> bool:
 
 def made_rows(part: Part, blobs: BlobStore) -> pa.Table:
     """Return path, size and hash of a part's nodes, made from the part itself."""
-    nodes = map(measured, read_part(part, blobs))
-    rows = ((node.path, size, number) for node, size, number in nodes)
+    rows = ((node.path, *_numbers(node)) for node in read_part(part, blobs))
     batches = iter(lambda: list(islice(rows, _BATCH_ROWS)), [])
     return pa.concat_tables([ROWS.empty_table(), *map(_table, batches)])
 

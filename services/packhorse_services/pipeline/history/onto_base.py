@@ -4,14 +4,15 @@ The rest is never a frame unless somebody wants its rows: it is read from the li
 nodes, chosen by path and summed in the task that reads it (ADR 0131).
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -19,11 +20,12 @@ from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.content.node import ancestors_of
 from packhorse.snapshots.snapshot import ContentSnapshot, Part
+from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.history.fold import WON, clears_of, decided, writes_of
 from packhorse_services.pipeline.history.node_lists import ROWS, listed, made_rows
 
-ByPath = Callable[[str], bool]
-"""Whether the node at a path is wanted."""
+Wanted = Callable[[pa.Array], pa.Array]
+"""Which of some paths are wanted, as a mask."""
 OfBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _LISTED = "path string, size bigint, hash bigint, position int"
@@ -42,9 +44,9 @@ class BaseNodes:
     blobs_url: str
     offset: int
     """Where the fold has put them."""
-    wanted: tuple[ByPath, ...] = ()
+    wanted: tuple[Wanted, ...] = ()
 
-    def where(self, wanted: ByPath) -> "BaseNodes":
+    def where(self, wanted: Wanted) -> "BaseNodes":
         """Return those of them at paths that are wanted."""
         return replace(self, wanted=(*self.wanted, wanted))
 
@@ -81,48 +83,87 @@ def _rows_of(part: Part, number: int, blobs: BlobStore) -> Iterator[pa.RecordBat
         yield batch.append_column("position", position)
 
 
-def chosen_by(wanted: Iterable[ByPath], batch: pa.RecordBatch) -> pa.RecordBatch:
+def chosen_by(wanted: Iterable[Wanted], batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the rows of a batch at paths that are wanted by all."""
     for own in wanted:
-        paths = batch.column("path").to_pylist()
-        batch = batch.filter(pa.array([own(path) for path in paths], pa.bool_()))
+        batch = batch.filter(own(batch.column("path")))
     return batch
+
+
+def by_path(wanted: Callable[[str], bool]) -> Wanted:
+    """Return the same, asked for path by path."""
+    return lambda paths: pa.array([wanted(path) for path in paths.to_pylist()], pa.bool_())
+
+
+def runs_of(starts: Sequence[str], paths: pa.Array) -> Iterator[tuple[int, int, int]]:
+    """Yield how many starts are not behind paths, and from where to where these paths stand.
+
+    Both are in path order.
+    """
+    first = 0
+    while first < len(paths):
+        begun = bisect_right(starts, paths[first].as_py())
+        end = len(paths)
+        if begun < len(starts):
+            end = bisect_left(paths, starts[begun], first, key=lambda one: one.as_py())
+        yield begun, first, end
+        first = end
 
 
 class FoldedOnto(NamedTuple):
     """What `fold_onto` has let win: what is `decided`, and the `rest` of the base."""
 
     decided: DataFrame
-    touched: BaseNodes
+    touched: DataFrame
     """The nodes of the base whose paths are decided again: each may be another one now, or gone."""
     rest: BaseNodes | None
     """The other ones; None: there are none."""
 
 
-def fold_onto(events: DataFrame, base: BaseNodes) -> FoldedOnto:
-    """Return what `fold` does, of a base and the events above its offset.
+@contextmanager
+def fold_onto(events: DataFrame, base: BaseNodes) -> Iterator[FoldedOnto]:
+    """Lend what `fold` returns, of a base and the events above its offset.
 
     Raises as `fold` does.
     """
     events = events.where(f.col("offset") > base.offset)
     clears, many = clears_of(events)
     written = writes_of(events)
-    touched, rest = base, None
-    if many is None and (paths := _few_paths(written)) is not None:
-        edges = clears.edges()
+    paths = _few_paths(written) if many is None else None
+    if paths is None:
+        all_of_it = base.places()
+        every = all_of_it.unionByName(written)
+        yield FoldedOnto(decided(events, every, clears, many), all_of_it, None)
+        return
+    touches = touching(paths, clears.edges())
+    rest = base.where(lambda some: pc.invert(touches(some)))
+    with kept(base.where(touches).places()) as touched:
+        yield FoldedOnto(decided(events, touched.unionByName(written), clears), touched, rest)
 
-        def touches(path: str) -> bool:
-            return path in paths or bisect_right(edges, path) % 2 == 1
 
-        touched, rest = base.where(touches), base.where(lambda path: not touches(path))
-    every = touched.places().unionByName(written)
-    return FoldedOnto(decided(events, every, clears, many), touched, rest)
+def unchanged(base: BaseNodes) -> AbstractContextManager[FoldedOnto]:
+    """Lend the same where there are no events; Spark plans next to nothing for it."""
+    none = base.spark.createDataFrame([], base.places().schema)
+    return nullcontext(FoldedOnto(none, none, base))
 
 
-def _few_paths(written: DataFrame) -> frozenset[str] | None:
+def _few_paths(written: DataFrame) -> pa.Array | None:
     """Return the paths that are written, and those above them; None when they are many."""
     rows = written.select("path").limit(_FEW_WRITES + 1).collect()
     if len(rows) > _FEW_WRITES:
         return None
     paths = {row.path for row in rows}
-    return frozenset(paths.union(*map(ancestors_of, paths)))
+    return pa.array(paths.union(*map(ancestors_of, paths)), pa.string())
+
+
+def touching(paths: pa.Array, edges: list[str]) -> Wanted:
+    """Return which paths, in path order, are among `paths` or behind an odd number of edges."""
+
+    def touches(some: pa.Array) -> pa.Array:
+        runs = (
+            pa.repeat(begun % 2 == 1, end - first) for begun, first, end in runs_of(edges, some)
+        )
+        cleared = pa.concat_arrays([pa.array([], pa.bool_()), *runs])
+        return pc.or_(pc.is_in(some, value_set=paths), cleared)
+
+    return touches

@@ -92,8 +92,7 @@ class ContinuedSnapshot:
         cuts = _cuts(BaseNodes(spark, self.base, self.blobs_url, self.base.offset))
         new = _placed(content.decided.where(f.col("offset") > self.base.offset), cuts)
         with (
-            kept(touched.places()) as held,
-            kept(_gone(held, content.decided)) as gone,
+            kept(_gone(touched, content.decided)) as gone,
             kept(new) as new,
         ):
             sizes, written = _sizes(cuts, new, gone)
@@ -106,7 +105,7 @@ class ContinuedSnapshot:
             unlisted = sorted(set(unchanged) - shared)
             rows = _with_every(_rows(content, new, gone, written), unlisted)
             parts = self._merged(rows, places) if sizes or unlisted else []
-            nodes = self.base.nodes - held.count() + content.decided.count()
+            nodes = self.base.nodes + _more(touched, content.decided)
         parts += [(places[at].first, self.base.parts[at]) for at in shared]
         self._check(parts, nodes)
         return [part for _, part in sorted(parts, key=lambda one: one[0])]
@@ -117,6 +116,8 @@ class ContinuedSnapshot:
         They are renewed, so nobody who removes the base takes them before that is published.
         """
         parts = self.base.parts
+        if not unchanged:
+            return set()
 
         def renew(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with closing(open_blobs(self.blobs_url)) as blobs:
@@ -125,7 +126,7 @@ class ContinuedSnapshot:
                     there = [_renewed(part, blobs) for part in held]
                     yield batch.filter(pa.array(there, pa.bool_()))
 
-        tasks = min(len(unchanged), spark.sparkContext.defaultParallelism * 4) or 1
+        tasks = min(len(unchanged), spark.sparkContext.defaultParallelism * 4)
         found = spark.range(0, len(unchanged), 1, tasks).mapInArrow(renew, "id long").collect()
         return {unchanged[row[0]] for row in found}
 
@@ -206,6 +207,12 @@ def _gone(held: DataFrame, decided: DataFrame) -> DataFrame:
     """Return partition, path and size of the base's nodes whose paths have nothing any more."""
     gone = held.join(decided.select("path"), "path", "left_anti")
     return gone.select(f.col("position").alias("partition"), "path", "size")
+
+
+def _more(before: DataFrame, after: DataFrame) -> int:
+    """Return how many rows more there are in `after`."""
+    each = before.select(f.lit(-1).alias("more")).union(after.select(f.lit(1)))
+    return int(each.agg(f.coalesce(f.sum("more"), f.lit(0))).collect()[0][0])
 
 
 def _sizes(cuts: Mapping[int, _Cut], new: DataFrame, gone: DataFrame) -> tuple[dict[int, int], int]:

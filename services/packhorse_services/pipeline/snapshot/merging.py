@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 
 from packhorse.blobs.api import BlobStore
 from packhorse.blobs.digest import Verified
+from packhorse.packages.format import decoded
 from packhorse.snapshots.parts import Pieces, nodes_of, read_part, stored_frames
 from packhorse.snapshots.snapshot import Part
 from packhorse_services.pipeline.history.node_lists import (
     ROWS,
     ListedFrame,
     ListedNode,
-    cut,
     listed,
     listed_frames,
     measured,
@@ -123,8 +123,9 @@ class StoredFrames:
         self._at = stop
         lengths = [self._ends[at + 1] - self._ends[at] for at in range(start, stop)]
         data = self._stored.take(sum(lengths))
-        rows = cut(self._rows, self._stops[start], self._stops[stop], self._ends[start])
-        return ListedFrame(stored_frames(data, lengths, rows.num_rows), rows)
+        rows = self._rows[self._stops[start] : self._stops[stop]]
+        frame = stored_frames(data, lengths, rows.num_rows)
+        return ListedFrame(frame, rows, self._ends[start])
 
     def end(self) -> None:
         """Raise `BlobCorrupt` when the part is not as it was promised."""
@@ -135,4 +136,5 @@ def _nodes(one: ListedFrame) -> Iterator[ListedNode]:
     """Yield the nodes of a frame with their numbers, which are listed or made anew."""
     columns = (one.rows[name].to_pylist() for name in ROWS.names)
     for node, path, size, number in zip(nodes_of(one.frame), *columns, strict=True):
-        yield ListedNode(node, size, number) if node.path == path else measured(node)
+        fits = node.path == path
+        yield ListedNode(node, size, number) if fits else measured(decoded(node.data))
