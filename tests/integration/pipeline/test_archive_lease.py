@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from pydantic import SecretStr
@@ -9,6 +10,7 @@ from pydantic import SecretStr
 from packhorse_services.pipeline.archive import command, lease
 from packhorse_services.pipeline.archive.lease import only_run
 from packhorse_services.pipeline.archive.task import Choices
+from packhorse_services.pipeline.engine import session
 from packhorse_services.pipeline.errors import JarsMissing, Overtaken, TaskRefused
 from packhorse_services.pipeline.settings import Settings
 from tests.harness.borrowing import borrowed
@@ -44,17 +46,22 @@ def test_a_second_run_is_refused_until_the_first_has_ended(
         pass
 
 
-def test_a_second_run_is_refused_before_it_starts_a_jvm(database_url: str, tmp_path: Path) -> None:
+def test_a_second_run_is_refused_before_it_starts_a_jvm(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def would_start(*_: object) -> NoReturn:
+        raise JarsMissing("a JVM would start now")
+
+    monkeypatch.setattr(session, "running_spark", would_start)  # this process may have one already
     settings = Settings(
         database_url=SecretStr(database_url),
         journal_url=database_url,
         blobs_url=str(tmp_path / "blobs"),
         tables_url=str(tmp_path / "tables"),
-        spark_jars=tmp_path / "none",
     )
     with only_run(database_url, settings.tables_url), pytest.raises(Overtaken):
         command._run(settings, 1, Choices())
-    with pytest.raises(JarsMissing):  # this one would start it
+    with pytest.raises(JarsMissing):
         command._run(settings, 1, Choices())
 
 
