@@ -20,7 +20,7 @@ class Target(NamedTuple):
 
     def because(self) -> str:
         """Return why the figure is missed where it is."""
-        whole = _BECAUSE.get(self.figure.partition(".")[0], "the host was slow, as said above")
+        whole = _BECAUSE.get(self.figure.partition(".")[0], "the host's speed, as said above")
         return _BECAUSE.get(self.figure, whole)
 
     def met(self, measured: float) -> bool:
