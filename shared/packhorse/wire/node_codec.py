@@ -46,7 +46,7 @@ def decode_node(value: bytes) -> NodeRecord:
 
 
 def decode_path(value: bytes) -> str:
-    """Decode only a node's path, at a tenth of the cost. Raises `Undecodable`."""
+    """Return the path alone, without making a record of the node. Raises `Undecodable`."""
     return _parsed(value).path
 
 

@@ -79,7 +79,10 @@ class ContentHistory:
     """The places that a fold has decided, kept."""
     texts: Texts
     touched: DataFrame | None = None
-    """The nodes of a base that were decided again, kept; None: there is no base, or nobody asks."""
+    """The nodes of a base that were decided again, kept unless they are all of it.
+
+    None: there is no base, or nobody asks.
+    """
     rest: BaseNodes | None = None
     """What else is there."""
 
