@@ -9,7 +9,7 @@ import psycopg
 from packhorse.blobs.api import BlobStore
 from packhorse.content import tree
 from packhorse.content.node import Node
-from packhorse.snapshots.parts import EncodedNode, Frame, frames_of, write_part
+from packhorse.snapshots.parts import EncodedNode, write_part
 from packhorse.snapshots.snapshot import (
     AppliedSequence,
     ContentSnapshot,
@@ -37,7 +37,7 @@ def a_snapshot(parts: Sequence[Part], snapshot_id: str, **fields: Any) -> Conten
         "package_id": "",
         "publisher_agents": (AGENT,),
         "subscriber": "",
-        "nodes": sum(part.nodes for part in parts),
+        "nodes": sum(part.held for part in parts),
         "parts": tuple(parts),
         "sequences": (),
         **fields,
@@ -45,9 +45,9 @@ def a_snapshot(parts: Sequence[Part], snapshot_id: str, **fields: Any) -> Conten
     return ContentSnapshot(**named)
 
 
-def frames(nodes: Iterable[Node]) -> Iterator[Frame]:
-    """Return the frames of a part that holds these."""
-    return frames_of(map(EncodedNode.of, nodes))
+def encoded_nodes(nodes: Iterable[Node]) -> Iterator[EncodedNode]:
+    """Return nodes as a part has them."""
+    return map(EncodedNode.of, nodes)
 
 
 def write_parts(
@@ -56,7 +56,7 @@ def write_parts(
     """Store nodes in parts of that many."""
     ordered = sorted(nodes, key=lambda node: node.path.encode())
     starts = range(0, len(ordered), part_nodes)
-    parts = (frames(ordered[start : start + part_nodes]) for start in starts)
+    parts = (encoded_nodes(ordered[start : start + part_nodes]) for start in starts)
     return [
         write_part(part, part_key(snapshot_id, number), blobs) for number, part in enumerate(parts)
     ]

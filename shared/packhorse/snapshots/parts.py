@@ -1,31 +1,36 @@
-"""A part of a snapshot: nodes in path order, in the format of a package's body, in zstd frames.
+"""Parts of snapshots: nodes in path order, in the format of a package's body, and their changes.
 
-Each frame has whole nodes, so what has not changed between two snapshots is copied as it is stored.
+What has changed in a part since it was stored is a file of its own, as small as that is. In it a
+path that has no node any more is a message of that path alone.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple, TypeVar
-
-import zstandard
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from packhorse.blobs.api import BlobCorrupt, BlobStore
 from packhorse.blobs.digest import Verified
-from packhorse.content.node import Node
-from packhorse.packages.compression import compress, content_of, decompress_stream
-from packhorse.packages.format import CHUNK_BYTES, encoded, in_chunks, messages_of, read_nodes
+from packhorse.content.node import Node, check_path
+from packhorse.packages.compression import compress, decompress_stream
+from packhorse.packages.format import CHUNK_BYTES, decoded, encoded, in_chunks, messages_of
 from packhorse.packages.limits import LIMITS, PackageCorrupt, PackageLimits, PackageRefused
-from packhorse.snapshots.snapshot import Part
-from packhorse.wire.node_codec import decode_path
-
-_LONGEST_HEAD = 18  # of a zstd frame (RFC 8878, 3.1.1)
+from packhorse.snapshots.snapshot import Part, PartChanges
+from packhorse.wire.node_codec import decode_path, decode_removal, encode_removal
 
 
-class Frame(NamedTuple):
-    """Some nodes of a part, compressed by themselves, in one zstd frame or several in a row."""
+class _HasPath(Protocol):
+    @property
+    def path(self) -> str: ...
 
-    data: bytes
-    content_length: int
-    nodes: int
+
+_N = TypeVar("_N", bound=_HasPath)
+
+
+class Change(NamedTuple, Generic[_N]):
+    """What is at a path now; None: nothing any more."""
+
+    path: str
+    now: _N | None
 
 
 class EncodedNode(NamedTuple):
@@ -40,101 +45,64 @@ class EncodedNode(NamedTuple):
         return cls(node.path, encoded(node))
 
 
-def frames_of(
-    nodes: Iterable[EncodedNode], limits: PackageLimits = LIMITS, *, frame_bytes: int = CHUNK_BYTES
-) -> Iterator[Frame]:
-    """Yield nodes, which come in path order (by bytes), in frames of `frame_bytes` or more.
-
-    What is less than half of one goes with the frame before it, so changes leave no small ones.
-
-    Raises:
-        PackageCorrupt: the nodes are not in path order, or one comes twice.
-        PackageRefused: no subscriber would load so many.
-    """
-    passed = _Ordered()
-    held, count = b"", 0
-    messages = (node.data for node in passed.nodes(nodes))
-    for chunk in in_chunks(messages, limits, frame_bytes):
-        if held and len(chunk) >= frame_bytes // 2:
-            yield Frame(compress(held), len(held), count)
-            held, count = b"", 0
-        held += chunk
-        count += passed.since()
-    if held:
-        yield Frame(compress(held), len(held), count)
-
-
-def stored_frames(data: bytes, lengths: Iterable[int], nodes: int) -> Frame:
-    """Return zstd frames that follow each other in a stored part, with these lengths, as one.
-
-    Raises `PackageCorrupt` when a piece is no zstd frame.
-    """
-    begin = content_length = 0
-    try:
-        for length in lengths:
-            head = data[begin : begin + _LONGEST_HEAD]
-            content_length += zstandard.frame_content_size(head)
-            begin += length
-    except zstandard.ZstdError as error:
-        raise PackageCorrupt(f"a piece of a part is no zstd frame: {error}") from error
-    return Frame(data, content_length, nodes)
-
-
-def nodes_of(frame: Frame, limits: PackageLimits = LIMITS) -> Iterator[EncodedNode]:
-    """Yield the nodes of a frame. Raises `PackageCorrupt`, `PackageRefused` or `Undecodable`."""
-    content = content_of(frame.data, frame.content_length)
-    return (EncodedNode(decode_path(data), data) for data in messages_of(content, limits))
-
-
-class Pieces:
-    """A stream that is taken in pieces."""
-
-    def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._source, self._chunk = iter(chunks), memoryview(b"")
-
-    def take(self, length: int) -> bytes:
-        """Return the next bytes, which are there."""
-        taken: list[memoryview] = []
-        while length:
-            if not self._chunk:
-                self._chunk = memoryview(next(self._source))
-            taken.append(self._chunk[:length])
-            self._chunk = self._chunk[length:]
-            length -= len(taken[-1])
-        return b"".join(taken)
-
-    def end(self) -> None:
-        """Take what is left, for a check of the whole comes last."""
-        for _ in self._source:
-            pass
+def merged(before: Iterable[_N], changes: Iterable[Change[_N]]) -> Iterator[_N]:
+    """Yield what nodes are after changes; both come in path order, each path once."""
+    waiting = iter(changes)
+    change = next(waiting, None)
+    for node in before:
+        while change is not None and change.path < node.path:
+            if change.now is not None:
+                yield change.now
+            change = next(waiting, None)
+        if change is None or change.path != node.path:
+            yield node
+    while change is not None:
+        if change.now is not None:
+            yield change.now
+        change = next(waiting, None)
 
 
 def write_part(
-    frames: Iterable[Frame], key: str, blobs: BlobStore, limits: PackageLimits = LIMITS
+    nodes: Iterable[EncodedNode], key: str, blobs: BlobStore, limits: PackageLimits = LIMITS
 ) -> Part:
-    """Store frames, which come in path order, under `part_key(…)`; memory is constant.
+    """Store nodes, which come in path order (by bytes), under `part_key(…)`; memory is constant.
 
-    Storing the same frames again is a success, so a task may be repeated.
+    Storing the same nodes again is a success, so a task may be repeated.
 
     Raises:
-        PackageRefused: they have more bytes than a subscriber would load.
+        PackageCorrupt: they are not in path order, or one comes twice.
+        PackageRefused: no subscriber would load so much.
         BlobCorrupt: the key holds other nodes already.
         BlobStoreUnavailable: the store is away.
     """
-    count = _Count(limits)
-    written = blobs.put(key, count.frames(frames))
-    if not written.created:
-        stored = Verified(blobs.get(key), sha256=written.sha256, length=written.length)
-        try:
-            for _ in stored:
-                pass
-        except BlobCorrupt:
-            raise BlobCorrupt(f"{key} holds other nodes; use a new snapshot id") from None
-    return Part(key, written.sha256, written.length, count.content_length, count.nodes)
+    passed = _Passed(limits)
+    sha256, length = _stored(passed.frames(nodes), key, blobs)
+    return Part(key, sha256, length, passed.content_length, passed.entries)
+
+
+def write_changes(
+    part: Part,
+    changes: Iterable[Change[EncodedNode]],
+    nodes: int,
+    key: str,
+    blobs: BlobStore,
+) -> Part:
+    """Store all that has changed in a part since it was stored, and return it with that.
+
+    With these changes, which come in path order, it has so many `nodes`. Raises as `write_part`
+    does.
+    """
+    messages = (
+        change.now or EncodedNode(change.path, encode_removal(change.path)) for change in changes
+    )
+    passed = _Passed(LIMITS)
+    sha256, length = _stored(passed.frames(messages), key, blobs)
+    numbers = (passed.content_length, passed.entries, nodes)
+    return replace(part, changes=PartChanges(key, sha256, length, *numbers))
 
 
 def read_part(part: Part, blobs: BlobStore, limits: PackageLimits = LIMITS) -> Iterator[Node]:
-    """Yield the nodes of a part in path order; memory is constant.
+    """Yield the nodes of a part, with its changes, in path order; memory is constant.
 
     What the part promises is checked before the iterator ends, so the caller must not commit
     before that.
@@ -145,57 +113,127 @@ def read_part(part: Part, blobs: BlobStore, limits: PackageLimits = LIMITS) -> I
         BlobMissing, BlobStoreUnavailable: the part can't be had now, or was removed.
         Undecodable, InvalidPath, InvalidNode: a node is none.
     """
-    if part.content_length > limits.content_bytes:
-        raise PackageRefused(f"{part.key} declares {part.content_length} bytes; that is too much")
-    stored = Verified(blobs.get(part.key), sha256=part.sha256, length=part.length)
-    passed = _Ordered()
-    read = read_nodes(decompress_stream(stored, part.content_length), limits)
-    yield from passed.nodes(read, at_most=part.nodes)
-    if passed.count != part.nodes:
-        raise PackageCorrupt(f"{part.key} holds {passed.count} nodes, not {part.nodes}")
+    return _nodes(part, blobs, limits, lambda data: decoded(data, limits))
 
 
-_N = TypeVar("_N", Node, EncodedNode)
+def read_encoded(part: Part, blobs: BlobStore) -> Iterator[EncodedNode]:
+    """Yield the same as messages, of which only the paths are read. Raises as `read_part` does."""
+    return _nodes(part, blobs, LIMITS, _encoded)
 
 
-class _Ordered:
-    """Counts nodes that pass, and holds them to path order."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._told = 0
-
-    def nodes(self, nodes: Iterable[_N], *, at_most: int | None = None) -> Iterator[_N]:
-        """Pass nodes on. Python compares texts as UTF-8's bytes compare."""
-        last = ""
-        for node in nodes:
-            if node.path <= last:
-                raise PackageCorrupt(f"{node.path[:80]!r} is not behind {last[:80]!r} in order")
-            last = node.path
-            self.count += 1
-            if at_most is not None and self.count > at_most:
-                raise PackageCorrupt(f"there are more than the promised {at_most} nodes")
-            yield node
-
-    def since(self) -> int:
-        """Return how many have passed since the last call."""
-        nodes, self._told = self.count - self._told, self.count
-        return nodes
+def read_changes(changes: PartChanges, blobs: BlobStore) -> Iterator[Change[EncodedNode]]:
+    """Yield what has changed in a part, in path order. Raises as `read_part` does."""
+    return _changes(changes, blobs, LIMITS, _encoded)
 
 
-class _Count:
-    """Counts what frames have that pass."""
+def changed(messages: Iterable[bytes], limits: PackageLimits = LIMITS) -> Iterator[Change[Node]]:
+    """Yield the nodes, and the paths without one, of the messages of any file of a part.
+
+    Raises `Undecodable`, `InvalidPath`, `InvalidNode` or `PackageRefused`.
+    """
+    return (_change(data, lambda data: decoded(data, limits)) for data in messages)
+
+
+def _nodes(
+    part: Part, blobs: BlobStore, limits: PackageLimits, decode: Callable[[bytes], _N]
+) -> Iterator[_N]:
+    nodes = _ordered(map(decode, _messages(part, blobs, limits)), part.key, part.nodes)
+    if part.changes is None:
+        yield from nodes
+        return
+    count = 0
+    for node in merged(nodes, _changes(part.changes, blobs, limits, decode)):
+        count += 1
+        yield node
+    _require_all(part.changes.key, count, part.changes.nodes)
+
+
+def _changes(
+    changes: PartChanges, blobs: BlobStore, limits: PackageLimits, decode: Callable[[bytes], _N]
+) -> Iterator[Change[_N]]:
+    messages = _messages(changes, blobs, limits)
+    return _ordered((_change(data, decode) for data in messages), changes.key, changes.entries)
+
+
+def _change(data: bytes, decode: Callable[[bytes], _N]) -> Change[_N]:
+    removed = decode_removal(data)
+    if removed is not None:
+        return Change(check_path(removed), None)
+    node = decode(data)
+    return Change(node.path, node)
+
+
+def _encoded(data: bytes) -> EncodedNode:
+    return EncodedNode(decode_path(data), data)
+
+
+def _messages(file: Part | PartChanges, blobs: BlobStore, limits: PackageLimits) -> Iterator[bytes]:
+    if file.content_length > limits.content_bytes:
+        raise PackageRefused(f"{file.key} declares {file.content_length} bytes; that is too much")
+    stored = Verified(blobs.get(file.key), sha256=file.sha256, length=file.length)
+    return messages_of(decompress_stream(stored, file.content_length), limits)
+
+
+def _ordered(entries: Iterable[_N], key: str, promised: int) -> Iterator[_N]:
+    """Pass on what comes in path order, and as many as promised.
+
+    Python compares texts as UTF-8's bytes compare.
+    """
+    last, count = "", 0
+    for one in entries:
+        _require_behind(one.path, last)
+        last = one.path
+        count += 1
+        if count > promised:
+            raise PackageCorrupt(f"there are more than the promised {promised} nodes")
+        yield one
+    _require_all(key, count, promised)
+
+
+def _require_behind(path: str, last: str) -> None:
+    if path <= last:
+        raise PackageCorrupt(f"{path[:80]!r} is not behind {last[:80]!r} in order")
+
+
+def _require_all(key: str, count: int, promised: int) -> None:
+    if count != promised:
+        raise PackageCorrupt(f"{key} holds {count} nodes, not {promised}")
+
+
+def _stored(frames: Iterable[bytes], key: str, blobs: BlobStore) -> tuple[str, int]:
+    """Store a file, or see that it is there already; return its digest and length."""
+    written = blobs.put(key, frames)
+    if not written.created:
+        stored = Verified(blobs.get(key), sha256=written.sha256, length=written.length)
+        try:
+            for _ in stored:
+                pass
+        except BlobCorrupt:
+            raise BlobCorrupt(f"{key} holds other nodes; use a new snapshot id") from None
+    return written.sha256, written.length
+
+
+class _Passed:
+    """Packs what passes, and counts it."""
 
     def __init__(self, limits: PackageLimits) -> None:
-        self._most = limits.content_bytes
-        self.nodes = 0
+        self._limits = limits
+        self.entries = 0
         self.content_length = 0
 
-    def frames(self, frames: Iterable[Frame]) -> Iterator[bytes]:
-        """Pass on what is stored of frames."""
-        for frame in frames:
-            self.nodes += frame.nodes
-            self.content_length += frame.content_length
-            if self.content_length > self._most:
-                raise PackageRefused(f"a part has more than {self._most} bytes")
-            yield frame.data
+    def frames(self, entries: Iterable[EncodedNode]) -> Iterator[bytes]:
+        """Yield what is stored of entries, which come in path order: zstd frames."""
+        most = self._limits.content_bytes
+        for chunk in in_chunks(self._messages(entries), self._limits, CHUNK_BYTES):
+            self.content_length += len(chunk)
+            if self.content_length > most:
+                raise PackageRefused(f"a part has more than {most} bytes")
+            yield compress(chunk)
+
+    def _messages(self, entries: Iterable[EncodedNode]) -> Iterator[bytes]:
+        last = ""
+        for path, data in entries:
+            _require_behind(path, last)
+            last = path
+            self.entries += 1
+            yield data

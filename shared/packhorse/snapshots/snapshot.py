@@ -1,9 +1,10 @@
 """What a snapshot is, and the keys under which its files lie in the blob store.
 
-Parts `snapshots/<2 hex>/<id>-<5 digits>` hold nodes; the manifest, written last, makes them a
-snapshot: `snapshots/00/manifest-<offset, 20 digits>-<id>`. What the pipeline knows of a part's
-nodes lies under `snapshots/<2 hex>/nodes-<the part's sha256>`: who loads a snapshot has no need of
-it. An id can't begin as a manifest or such a list does.
+Files `snapshots/<2 hex>/<id>-<5 digits>` hold the nodes of a part, or what has changed in one since
+then; the manifest, written last, makes them a snapshot:
+`snapshots/00/manifest-<offset, 20 digits>-<id>`. What the pipeline knows of a file's nodes lies
+under `snapshots/<2 hex>/nodes-<the file's sha256>`: who loads a snapshot has no need of it. An id
+can't begin as a manifest or such a list does.
 """
 
 import hashlib
@@ -40,6 +41,21 @@ class InvalidSnapshot(Permanent):
 
 
 @dataclass(frozen=True, slots=True)
+class PartChanges:
+    """One file of what has changed in a part: nodes, and paths that have none any more."""
+
+    key: Annotated[str, Field(max_length=200)]
+    sha256: _Digest
+    """64 lower-case hex digits, of the stored bytes."""
+    length: Count
+    content_length: Count
+    entries: Count
+    """How many nodes and paths are in the file."""
+    nodes: Count
+    """How many nodes the part has with these changes."""
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """One file of nodes in path order, as stored (`length`, `sha256`) and unpacked."""
 
@@ -49,6 +65,19 @@ class Part:
     length: Count
     content_length: Count
     nodes: Count
+    """How many are in the file."""
+    changes: PartChanges | None = None
+    """What has changed since it was stored; the next changes come in place of these."""
+
+    @property
+    def held(self) -> int:
+        """How many nodes it has with its changes."""
+        return self.nodes if self.changes is None else self.changes.nodes
+
+    @property
+    def files(self) -> "tuple[Part | PartChanges, ...]":
+        """What is stored of it."""
+        return (self,) if self.changes is None else (self, self.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +139,20 @@ def new_id() -> str:
 
 
 def part_key(snapshot_id: str, part: int) -> str:
-    """Return the key of part number `part`, from 0. Raises `InvalidSnapshot`."""
+    """Return the key of a file of part number `part`, from 0. Raises `InvalidSnapshot`."""
     _check_id(snapshot_id)
     if not 0 <= part < MAX_PARTS:
         raise InvalidSnapshot(f"a snapshot has no part {part}; numbers are 0 to {MAX_PARTS - 1}")
     return f"snapshots/{part % _SHARDS:02x}/{snapshot_id}-{part:05d}"
 
 
-def node_list_key(part: Part) -> str:
-    """Return where the list of a part's nodes lies: equal parts have one."""
-    return f"snapshots/{part.sha256[:2]}/{_LIST}{part.sha256}"
+def node_list_key(file: Part | PartChanges) -> str:
+    """Return where the list of a file's nodes lies: equal files have one."""
+    return f"snapshots/{file.sha256[:2]}/{_LIST}{file.sha256}"
 
 
 def is_part(key: str) -> bool:
-    """Return whether a key is a part's, of whatever snapshot."""
+    """Return whether a key is that of a part's file, or of its changes, of whatever snapshot."""
     return _PART.fullmatch(key) is not None
 
 

@@ -16,6 +16,7 @@ from packhorse.snapshots.snapshot import (
     MANIFESTS,
     ContentSnapshot,
     InvalidSnapshot,
+    Part,
     is_part,
     manifest_key,
     offset_of,
@@ -183,12 +184,14 @@ def decode(data: bytes) -> ContentSnapshot:
 
 
 def _check_parts(snapshot: ContentSnapshot) -> None:
-    """Raise `InvalidSnapshot` unless all parts are snapshots' parts, each once."""
-    keys = [part.key for part in snapshot.parts]
-    if len(set(keys)) < len(keys) or not all(map(is_part, keys)):
+    """Raise `InvalidSnapshot` unless all files are those of snapshots, each once."""
+    files = [file for part in snapshot.parts for file in part.files]
+    keys = {file.key for file in files}
+    if len(keys) < len(files) or not all(map(is_part, keys)):
         raise InvalidSnapshot("the parts are not those of snapshots, each once")
-    if snapshot.nodes != sum(part.nodes for part in snapshot.parts):
+    if snapshot.nodes != sum(part.held for part in snapshot.parts):
         raise InvalidSnapshot("the parts together have not the nodes that the snapshot has")
-    for part in snapshot.parts:
-        if part.content_length > LIMITS.content_bytes or part.nodes > LIMITS.nodes:
-            raise InvalidSnapshot(f"{part.key} is larger than a part may be")
+    for file in files:
+        entries = file.nodes if isinstance(file, Part) else max(file.nodes, file.entries)
+        if file.content_length > LIMITS.content_bytes or entries > LIMITS.nodes:
+            raise InvalidSnapshot(f"{file.key} is larger than a part may be")

@@ -45,6 +45,17 @@ def decode_node(value: bytes) -> NodeRecord:
     return NodeRecord(wire.path, wire.type, wire.properties_json, _binaries(wire))
 
 
+def encode_removal(path: str) -> bytes:
+    """Encode a path that has no node any more: a node without anything else."""
+    return package_pb2.Node(path=path).SerializeToString()
+
+
+def decode_removal(value: bytes) -> str | None:
+    """Return the path of `encode_removal`, None for a node. Raises `Undecodable`."""
+    wire = _parsed(value)
+    return None if wire.type or wire.properties_json or wire.binaries else wire.path
+
+
 def decode_path(value: bytes) -> str:
     """Return the path alone, without making a record of the node. Raises `Undecodable`."""
     return _parsed(value).path

@@ -22,7 +22,7 @@ from tests.harness.feed import TOPICS
 from tests.harness.noise import large_node
 from tests.harness.plain_report import PlainReport
 from tests.harness.postgres import Databases
-from tests.harness.snapshots import frames
+from tests.harness.snapshots import encoded_nodes
 from tests.harness.sweep import AT_ONCE, HOURS, Yard, wait_a_moment, yard_of
 
 
@@ -68,7 +68,7 @@ def test_r22_every_place_that_refers_to_a_binary_keeps_it(yard: Yard) -> None:
             yard.import_next()
             yard.forget_log()
     nodes = [Node("/p", "page", binaries=(binaries["part"],))]
-    write_part(frames(nodes), part_key("0a" * 8, 1), yard.blobs)
+    write_part(encoded_nodes(nodes), part_key("0a" * 8, 1), yard.blobs)
     large = large_node("/s", binaries["stored"])
     yard.age()
     pack([large], "dstrpck-9-ab", yard.blobs)
@@ -101,7 +101,7 @@ def test_r22_what_blobs_refer_to_is_read_once_and_anew_when_they_change(yard: Ya
     def store(binary: Binary) -> None:
         yard.blobs.delete(part_key("0a" * 8, 1))
         node = Node("/s", "page", binaries=(binary,))
-        write_part(frames([node]), part_key("0a" * 8, 1), yard.blobs)
+        write_part(encoded_nodes([node]), part_key("0a" * 8, 1), yard.blobs)
 
     pack([large_node("/l")], "dstrpck-9-ab", yard.blobs)
     store(first)

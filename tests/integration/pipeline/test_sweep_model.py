@@ -29,7 +29,7 @@ from packhorse_services.pipeline.sweep.stores import Stores
 from tests.harness.depth import examples
 from tests.harness.plain_report import PlainReport
 from tests.harness.postgres import Databases
-from tests.harness.snapshots import frames
+from tests.harness.snapshots import encoded_nodes
 from tests.harness.sweep import EMPTY, Export, Yard, keys_in
 
 CONTENTS = st.sampled_from([b"a", b"b", b"c"])
@@ -120,7 +120,7 @@ class Sweeping(RuleBasedStateMachine):
         nodes = [node for node in self._nodes() if node.binaries]
         if nodes:
             key = part_key(f"{len(self.parts):016x}", 0)
-            write_part(frames(nodes[:1]), key, self.yard.blobs)
+            write_part(encoded_nodes(nodes[:1]), key, self.yard.blobs)
             self.parts[key] = nodes[0].binaries[0]
 
     @precondition(lambda self: self.parts)

@@ -2,12 +2,21 @@
 
 import os
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from packhorse.blobs.api import BlobStore
-from packhorse.snapshots.snapshot import ContentSnapshot, manifest_key_of, new_id, node_list_key
+from packhorse.packages.limits import PackageCorrupt
+from packhorse.snapshots.snapshot import (
+    ContentSnapshot,
+    Part,
+    PartChanges,
+    manifest_key_of,
+    new_id,
+    node_list_key,
+)
 from packhorse.snapshots.store import publish, remove
 from packhorse_services.pipeline.errors import TaskFailed
 from packhorse_services.pipeline.history.node_lists import listed, store_list
@@ -48,6 +57,17 @@ def all_listed(site: Site, snapshot: ContentSnapshot) -> set[tuple[str, int, int
     return {(row.path, row.size, row.hash, row.position) for row in rows}
 
 
+def files_of(snapshot: ContentSnapshot) -> list[Part | PartChanges]:
+    return [file for part in snapshot.parts for file in part.files]
+
+
+def assert_is_listed(site: Site, snapshot: ContentSnapshot) -> None:
+    with_lists = all_listed(site, snapshot)
+    for file in files_of(snapshot):
+        site.blobs.delete(node_list_key(file))
+    assert all_listed(site, snapshot) == with_lists
+
+
 @pytest.mark.parametrize(("seed", "days"), [(7, 1), pytest.param(2, 12, marks=pytest.mark.depth)])
 def test_r8_each_day_holds_what_the_packages_come_to(site: Site, seed: int, days: int) -> None:
     random_ = random.Random(seed)
@@ -62,10 +82,7 @@ def test_r8_each_day_holds_what_the_packages_come_to(site: Site, seed: int, days
         assert (made.base, made.pruned) == (before.snapshot, 1)
         assert site.content_of(made.snapshot) == site.history.model()
         before = made
-    with_lists = all_listed(site, before.snapshot)
-    for part in before.snapshot.parts:
-        site.blobs.delete(node_list_key(part))
-    assert all_listed(site, before.snapshot) == with_lists
+    assert_is_listed(site, before.snapshot)
 
 
 def test_parts_of_which_nothing_has_changed_are_shared_until_nobody_needs_them(site: Site) -> None:
@@ -78,18 +95,19 @@ def test_parts_of_which_nothing_has_changed_are_shared_until_nobody_needs_them(s
     site.archive()
     second = site.make(part_characters=PART, keep=1).snapshot
     before, after = ([part.sha256 for part in one.parts] for one in (first, second))
-    assert len(before) == len(after)
-    assert sum(one == other for one, other in zip(before, after, strict=True)) == len(before) - 2
+    assert before == after
+    assert [number for number, part in enumerate(second.parts) if part.changes] == [0, 4]
     shared = set(first.parts) & set(second.parts)
     assert len(shared) == len(before) - 3, "one had no list, so it was written again"
-    assert all(site.blobs.head(node_list_key(part)) for part in second.parts)
-    assert set(site.parts()) == {part.key for part in (*first.parts, *second.parts)}
+    assert all(site.blobs.head(node_list_key(file)) for file in files_of(second))
+    keys = {file.key for file in files_of(second)}
+    assert set(site.parts()) == keys | {first.parts[2].key}
     unreadable = manifest_key_of(9, new_id())
     site.blobs.put(unreadable, [b"of a newer build"])
     assert remove_leftovers(site.blobs, older_than_ms=-1000) == 0, "who knows what it names"
     site.blobs.delete(unreadable)
-    assert remove_leftovers(site.blobs, older_than_ms=-1000) == 3
-    assert set(site.parts()) == {part.key for part in second.parts}
+    assert remove_leftovers(site.blobs, older_than_ms=-1000) == 1
+    assert set(site.parts()) == keys
     assert site.content_of(second) == site.history.model()
 
 
@@ -107,14 +125,60 @@ def test_r22_a_run_that_shares_parts_keeps_them_from_one_that_removes_their_snap
 
     def publish_late(snapshot: ContentSnapshot, blobs: BlobStore) -> None:
         remove(first, blobs)
-        assert remove_leftovers(blobs) == 1, "the part that has changed"
+        assert remove_leftovers(blobs) == 0, "changes lie beside the part that has changed"
         publish(snapshot, blobs)
 
     monkeypatch.setattr(task, "publish", publish_late)
     second = site.make(part_characters=PART).snapshot
     assert len(set(first.parts) & set(second.parts)) == len(first.parts) - 1
-    assert all(site.blobs.head(node_list_key(part)) for part in second.parts)
+    assert [part.changes is None for part in second.parts] == [
+        False,
+        *[True] * (len(first.parts) - 1),
+    ]
+    assert all(site.blobs.head(node_list_key(file)) for file in files_of(second))
     assert site.content_of(second) == site.history.model()
+
+
+def test_what_has_changed_lies_beside_a_part_until_it_is_much(site: Site) -> None:
+    site.history.add(*[page(f"/s/{number:02}", number) for number in range(60)])
+    days = [
+        lambda: site.history.add(page("/s/07", 99), page("/s/07-new", 1)),
+        lambda: site.history.delete("/s/39", "/s/07-new"),
+        lambda: site.history.add(page("/s/39", 98), page("/s/07", 97)),
+        lambda: site.history.add(*[page(f"/s/{number:02}", 96) for number in range(20)]),
+    ]
+    site.archive()
+    made = [site.make(part_characters=100_000).snapshot]
+    for day in days:
+        day()
+        site.archive()
+        made.append(site.make(part_characters=100_000, keep=1).snapshot)
+        assert site.content_of(made[-1]) == site.history.model()
+    files = [[part.sha256 for part in one.parts] for one in made]
+    assert files == [files[0]] * 4 + [files[-1]] != [files[0]] * 5
+    changes = [[part.changes and part.changes.entries for part in one.parts] for one in made]
+    assert changes == [[None], [2], [3], [3], [None]]
+    assert [one.nodes for one in made] == [61, 62, 60, 61, 61]
+    assert remove_leftovers(site.blobs, older_than_ms=-1000) == 4
+    assert site.content_of(made[-1]) == site.history.model()
+
+
+def test_a_base_with_changes_is_read_like_any_other(site: Site) -> None:
+    site.history.add(*[page(f"/s/{number:02}", number) for number in range(60)])
+    site.archive()
+    site.make(part_characters=100_000)
+    site.history.add(page("/s/07", 99))
+    site.history.delete("/s/39")
+    site.archive()
+    base = site.make(part_characters=100_000).snapshot
+    assert all(part.changes for part in base.parts)
+    site.history.add(page("/s/08", 98))
+    site.history.add(page("/other", 1))
+    site.archive()
+    anew = site.make(part_characters=10).snapshot
+    assert len(anew.parts) > 1, "its texts are read from the part and from its changes"
+    assert site.content_of(anew) == site.history.model()
+    assert_is_listed(site, base)
 
 
 def test_a_part_that_grows_is_cut_and_many_that_shrank_are_cut_anew(site: Site) -> None:
@@ -133,7 +197,14 @@ def test_a_part_that_grows_is_cut_and_many_that_shrank_are_cut_anew(site: Site) 
     assert site.content_of(grown) == site.history.model(up_to=1)
 
 
-def test_a_list_that_does_not_fit_its_part_ends_the_run(site: Site) -> None:
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [([5], "holds 9 nodes, not 10"), (range(8), "a list of nodes does not fit its part")],
+    ids=["read", "written anew"],
+)
+def test_nothing_comes_of_a_list_that_does_not_fit_its_part(
+    site: Site, changed: Sequence[int], said: str
+) -> None:
     site.history.add(*[page(f"/s/{number:02}", number) for number in range(8)])
     site.archive()
     (part, *_) = site.make(part_characters=100_000).snapshot.parts
@@ -142,7 +213,7 @@ def test_a_list_that_does_not_fit_its_part_ends_the_run(site: Site) -> None:
     paths = [path.replace("/s/05", "/s/05x") for path in rows["path"].to_pylist()]
     site.blobs.delete(node_list_key(part))
     store_list(rows.set_column(0, "path", [paths]), part, site.blobs)
-    site.history.add(page("/s/05", 99))
+    site.history.add(*[page(f"/s/{number:02}", 99) for number in changed])
     site.archive()
-    with pytest.raises(TaskFailed, match="a list of nodes does not fit its part"):
-        site.make(part_characters=100_000)
+    with pytest.raises((PackageCorrupt, TaskFailed), match=said):
+        site.content_of(site.make(part_characters=100_000).snapshot)

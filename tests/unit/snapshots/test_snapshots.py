@@ -14,24 +14,17 @@ from packhorse.blobs.api import BlobCorrupt, BlobMissing, BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.content.node import Node
 from packhorse.packages.compression import compress
-from packhorse.packages.format import decoded, write_nodes
+from packhorse.packages.format import write_nodes
 from packhorse.packages.limits import PackageCorrupt, PackageLimits, PackageRefused
 from packhorse.snapshots import store as snapshots_store
-from packhorse.snapshots.parts import (
-    EncodedNode,
-    Pieces,
-    frames_of,
-    nodes_of,
-    read_part,
-    stored_frames,
-    write_part,
-)
+from packhorse.snapshots.parts import read_part, write_part
 from packhorse.snapshots.snapshot import (
     MANIFESTS,
     AppliedSequence,
     ContentSnapshot,
     InvalidSnapshot,
     Part,
+    PartChanges,
     manifest_key,
     manifest_key_of,
     new_id,
@@ -39,7 +32,7 @@ from packhorse.snapshots.snapshot import (
 )
 from packhorse.snapshots.store import all_of, manifest_keys, newest, publish, read, remove
 from tests.harness.feed import page
-from tests.harness.snapshots import a_snapshot, frames, write_parts
+from tests.harness.snapshots import a_snapshot, encoded_nodes, write_parts
 
 ID = "0123456789abcdef"
 KEY = part_key(ID, 0)
@@ -71,38 +64,18 @@ def test_nodes_come_back_part_by_part(blobs: BlobStore) -> None:
     assert list(read_part(empty, blobs)) == []
 
 
-@given(st.lists(st.integers(0, 400), max_size=30), st.integers(1, 500))
-def test_frames_are_whole_nodes_and_none_is_small(lengths: list[int], frame_bytes: int) -> None:
-    texts = ["x" * length for length in lengths]
-    nodes = [Node(f"/n{at:02}", "p", f'{{"t": "{text}"}}') for at, text in enumerate(texts)]
-    encoded = [*map(EncodedNode.of, nodes)]
-    frames = list(frames_of(encoded, frame_bytes=frame_bytes))
-    assert [node for frame in frames for node in nodes_of(frame)] == encoded
-    assert sum(frame.nodes for frame in frames) == len(nodes)
-    if len(frames) > 1:
-        assert all(frame.content_length >= frame_bytes // 2 for frame in frames)
-    whole = b"".join(frame.data for frame in frames)
-    pieces = Pieces([whole[:100], whole[100:]])
-    lengths = [len(frame.data) for frame in frames]
-    taken = [stored_frames(pieces.take(size), [size], 1) for size in lengths]
-    assert taken == [frame._replace(nodes=1) for frame in frames]
-    together = stored_frames(whole, lengths, len(nodes))
-    assert together.content_length == sum(frame.content_length for frame in frames)
-    assert [decoded(node.data) for node in nodes_of(together)] == nodes
-
-
 def test_a_part_may_be_stored_again_but_not_differently(blobs: BlobStore) -> None:
-    part = write_part(frames(pages(3)), KEY, blobs)
-    assert write_part(frames(pages(3)), KEY, blobs) == part
+    part = write_part(encoded_nodes(pages(3)), KEY, blobs)
+    assert write_part(encoded_nodes(pages(3)), KEY, blobs) == part
     with pytest.raises(BlobCorrupt, match="new snapshot id"):
-        write_part(frames(pages(4)), KEY, blobs)
+        write_part(encoded_nodes(pages(4)), KEY, blobs)
 
 
 def test_what_is_not_in_path_order_is_neither_written_nor_read(blobs: BlobStore) -> None:
     twice = [page("/a"), page("/a")]
     for nodes in (twice, [page("/b"), page("/a")]):
         with pytest.raises(PackageCorrupt, match="in order"):
-            write_part(frames(nodes), KEY, blobs)
+            write_part(encoded_nodes(nodes), KEY, blobs)
     assert blobs.head(KEY) is None
     part = stored(blobs, b"".join(write_nodes(twice)), nodes=2)
     with pytest.raises(PackageCorrupt, match="in order"):
@@ -147,7 +120,7 @@ def test_r30_a_part_that_unpacks_to_more_is_given_up_early(blobs: BlobStore) -> 
 
 
 def test_a_part_that_is_gone_is_missing(blobs: BlobStore) -> None:
-    part = write_part(frames(pages(1)), KEY, blobs)
+    part = write_part(encoded_nodes(pages(1)), KEY, blobs)
     blobs.delete(KEY)
     with pytest.raises(BlobMissing):
         list(read_part(part, blobs))
@@ -226,6 +199,11 @@ def part(number: int, **fields: Any) -> Part:
     return dataclasses.replace(Part(part_key(ID, number), "0" * 64, 1, 1, 0), **fields)
 
 
+def changes(number: int, **fields: Any) -> PartChanges:
+    made = PartChanges(part_key(ID, number), "1" * 64, 1, 1, 1, 0)
+    return dataclasses.replace(made, **fields)
+
+
 @pytest.mark.parametrize(
     "parts",
     [
@@ -235,14 +213,20 @@ def part(number: int, **fields: Any) -> Part:
         [part(0, key=KEY.replace("00000", "٠٠٠٠٠"))],
         [part(0, content_length=2**60)],
         [part(0, sha256="0" * 63)],
+        [part(0), part(1, changes=changes(0))],
+        [part(0, changes=changes(1, key=manifest_key_of(0, ID)))],
+        [part(0, changes=changes(1, content_length=2**60))],
+        [part(0, changes=changes(1, entries=2**60))],
+        [part(0, changes=changes(1, nodes=1))],
     ],
     ids=str,
 )
 def test_parts_are_those_of_snapshots_each_once(parts: list[Part]) -> None:
     with pytest.raises(InvalidSnapshot):
-        snapshots_store.encode(a_snapshot(parts, ID))
+        snapshots_store.encode(a_snapshot(parts, ID, nodes=0))
     another = part(0, key=part_key("f" * 16, 0))
-    assert snapshots_store.encode(a_snapshot([part(5), another, part(0)], ID))
+    alike = [part(5), another, part(0, changes=changes(1))]
+    assert snapshots_store.decode(snapshots_store.encode(a_snapshot(alike, ID))).parts == (*alike,)
 
 
 def test_unreadable_and_foreign_manifests_are_left_out_with_a_warning(

@@ -1,9 +1,8 @@
 """The nodes of a snapshot as a fold needs them: paths and numbers, and no texts.
 
-Beside each part lies the list of its nodes, made when the part is. So a fold reads a hundred bytes
-of a node instead of unpacking and hashing it, and a snapshot that goes on from it knows which frame
-of the part a node is in. A list that is not there, or that does not fit its part, costs time: the
-part is read instead.
+Beside each file of a part lies the list of its nodes, made when the file is. So a fold reads a
+hundred bytes of a node instead of unpacking and hashing it. A list that is not there, or that does
+not fit its file, costs time: the part is read instead.
 """
 
 import io
@@ -17,23 +16,24 @@ import pyarrow.parquet as pq
 
 from packhorse.blobs.api import BlobMissing, BlobStore
 from packhorse.content.node import Node
-from packhorse.packages.format import CHUNK_BYTES
-from packhorse.snapshots.parts import EncodedNode, Frame, frames_of, read_part
-from packhorse.snapshots.snapshot import Part, node_list_key
+from packhorse.packages.format import decoded
+from packhorse.snapshots.parts import Change, EncodedNode, read_changes, read_encoded, read_part
+from packhorse.snapshots.snapshot import Part, PartChanges, node_list_key
 from packhorse_services.pipeline.history.decoding import binaries_text
 from packhorse_services.pipeline.history.fold import hash_of
 
 ROWS = pa.schema([("path", pa.string()), ("size", pa.int64()), ("hash", pa.int64())])
-_LIST = ROWS.append(pa.field("end", pa.int64()))
-"""`end`: of the node's frame, in bytes of the stored part."""
+"""Size and hash are null where a change leaves nothing."""
 _BATCH_ROWS = 20_000
 _STORED: dict[str, Any] = {
     "compression": "zstd",
     "write_page_checksum": True,
     "write_statistics": False,  # nobody looks for rows in a list
-    "use_dictionary": ["size", "end"],  # one of hashes is larger than they are
+    "use_dictionary": ["size"],  # one of hashes is larger than they are
     "column_encoding": {"path": "DELTA_BYTE_ARRAY"},
 }
+
+_Row = tuple[str, int | None, int | None]
 
 
 class ListedNode(NamedTuple):
@@ -42,6 +42,14 @@ class ListedNode(NamedTuple):
     node: EncodedNode
     size: int
     hash: int
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return self.node.path
+
+
+ListedChange = Change[ListedNode]
 
 
 def measured(node: Node) -> ListedNode:
@@ -55,76 +63,67 @@ def _numbers(node: Node) -> tuple[int, int]:
     return size, hash_of(node.path, node.type, node.properties, binaries)
 
 
-class ListedFrame(NamedTuple):
-    """A frame of a part, or several as they are stored, and the list of its nodes.
-
-    `frame` begins at `begin` where its nodes' `end` counts from.
-    """
-
-    frame: Frame
-    rows: pa.Table
-    begin: int = 0
-
-    @property
-    def size(self) -> int:
-        """How many characters its nodes have."""
-        return int(pc.sum(self.rows["size"]).as_py())
-
-
-def listed_frames(
-    nodes: Iterable[ListedNode], frame_bytes: int = CHUNK_BYTES
-) -> Iterator[ListedFrame]:
-    """Yield nodes, which come in path order, in frames. Raises as `frames_of` does."""
-    passed: list[tuple[str, int, int]] = []
-
-    def noted() -> Iterator[EncodedNode]:
-        for node, size, number in nodes:
-            passed.append((node.path, size, number))
-            yield node
-
-    for frame in frames_of(noted(), frame_bytes=frame_bytes):
-        end = pa.array([len(frame.data)] * frame.nodes, pa.int64())
-        rows = _table(passed[: frame.nodes]).append_column(_LIST.field("end"), end)
-        yield ListedFrame(frame, rows)
-        del passed[: frame.nodes]
-
-
 class NodeList:
-    """The list of a part's nodes while its frames pass by; some 100 bytes each are in memory."""
+    """The list of a file's nodes while they pass by; some 100 bytes each are in memory."""
 
     def __init__(self) -> None:
-        self._rows = [_LIST.empty_table()]
-        self._end = 0
+        self._rows = [ROWS.empty_table()]
+        self._waiting: list[_Row] = []
 
-    def noted(self, frames: Iterable[ListedFrame]) -> Iterator[Frame]:
-        """Pass frames on, and remember what the list says of them."""
-        for frame, rows, begin in frames:
-            ends = pc.add(rows["end"], self._end - begin)
-            self._rows.append(rows.set_column(len(_LIST) - 1, _LIST.field("end"), ends))
-            self._end += len(frame.data)
-            yield frame
+    def nodes(self, nodes: Iterable[ListedNode]) -> Iterator[EncodedNode]:
+        """Pass nodes on, and remember what the list says of them."""
+        for node, size, number in nodes:
+            self._note((node.path, size, number))
+            yield node
 
-    def store(self, part: Part, blobs: BlobStore) -> None:
-        """Store the list beside its part; one that is there already is the same."""
-        store_list(pa.concat_tables(self._rows), part, blobs)
+    def changes(self, changes: Iterable[ListedChange]) -> Iterator[Change[EncodedNode]]:
+        """Do the same with changes."""
+        for path, now in changes:
+            self._note((path, now and now.size, now and now.hash))
+            yield Change(path, now and now.node)
+
+    def store(self, file: Part | PartChanges, blobs: BlobStore) -> None:
+        """Store the list beside its file; one that is there already is the same."""
+        store_list(pa.concat_tables([*self._rows, _table(self._waiting)]), file, blobs)
+
+    def _note(self, row: _Row) -> None:
+        self._waiting.append(row)
+        if len(self._waiting) >= _BATCH_ROWS:
+            self._rows.append(_table(self._waiting))
+            self._waiting.clear()
 
 
-def store_list(rows: pa.Table, part: Part, blobs: BlobStore) -> None:
-    """Store these rows as the list of a part's nodes."""
+def store_list(rows: pa.Table, file: Part | PartChanges, blobs: BlobStore) -> None:
+    """Store these rows as the list of a file's nodes."""
     data = io.BytesIO()
     pq.write_table(rows, data, **_STORED)
-    blobs.put(node_list_key(part), [data.getvalue()])
+    blobs.put(node_list_key(file), [data.getvalue()])
 
 
 def listed(part: Part, blobs: BlobStore) -> pa.Table | None:
-    """Return path, size, hash and end of a part's nodes; None when there is no list that fits."""
+    """Return path, size and hash of a part's nodes; None when there are no lists that fit."""
+    rows = _listed(part, part.nodes, blobs)
+    if rows is None or part.changes is None:
+        return rows
+    changes = _listed(part.changes, part.changes.entries, blobs)
+    if changes is None:
+        return None
+    unchanged = pc.invert(pc.is_in(rows["path"], value_set=changes["path"]))
+    there = changes.filter(pc.is_valid(changes["hash"]))
+    every = pa.concat_tables([rows.filter(unchanged), there]).sort_by("path")
+    return every if every.num_rows == part.held else None
+
+
+def _listed(file: Part | PartChanges, entries: int, blobs: BlobStore) -> pa.Table | None:
     try:
-        data = b"".join(blobs.get(node_list_key(part)))
-        rows = pq.read_table(io.BytesIO(data), page_checksum_verification=True)
+        data = b"".join(blobs.get(node_list_key(file)))
+        rows = pq.read_table(  # the lists of older builds have more columns
+            io.BytesIO(data), columns=ROWS.names, page_checksum_verification=True
+        )
     except (BlobMissing, pa.ArrowException, OSError):
         return None
-    fits = rows.schema.equals(_LIST) and rows.num_rows == part.nodes
-    return rows if fits and _in_order(rows["path"]) and _fit(rows["end"], part) else None
+    fits = rows.schema.equals(ROWS) and rows.num_rows == entries
+    return rows if fits and _in_order(rows["path"]) else None
 
 
 def sorted_by_path(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -137,12 +136,6 @@ def _in_order(paths: pa.ChunkedArray | pa.Array) -> bool:
     return pc.all(pc.less(paths[:-1], paths[1:])).as_py() is not False
 
 
-def _fit(ends: pa.ChunkedArray, part: Part) -> bool:
-    """Return whether frames that end there make up the part."""
-    rising = pc.all(pc.less_equal(ends[:-1], ends[1:])).as_py() is not False
-    return rising and (not len(ends) or 0 < ends[0].as_py() <= ends[-1].as_py() == part.length)
-
-
 def made_rows(part: Part, blobs: BlobStore) -> pa.Table:
     """Return path, size and hash of a part's nodes, made from the part itself."""
     rows = ((node.path, *_numbers(node)) for node in read_part(part, blobs))
@@ -150,6 +143,37 @@ def made_rows(part: Part, blobs: BlobStore) -> pa.Table:
     return pa.concat_tables([ROWS.empty_table(), *map(_table, batches)])
 
 
-def _table(rows: Sequence[tuple[str, int, int]]) -> pa.Table:
-    columns = zip(zip(*rows, strict=True), ROWS, strict=True)
-    return pa.Table.from_arrays([pa.array(one, field.type) for one, field in columns], schema=ROWS)
+def listed_nodes(part: Part, blobs: BlobStore) -> Iterator[ListedNode]:
+    """Yield the nodes of a part, whose numbers are listed or made anew."""
+    rows = listed(part, blobs)
+    if rows is None:
+        yield from map(measured, read_part(part, blobs))
+        return
+    for node, row in zip(read_encoded(part, blobs), _each(rows), strict=True):
+        yield _with_numbers(node, row)
+
+
+def listed_changes(changes: PartChanges, blobs: BlobStore) -> Iterator[ListedChange]:
+    """Yield what has changed in a part, in the same way."""
+    rows = _listed(changes, changes.entries, blobs)
+    each = iter([("", None, None)] * changes.entries) if rows is None else _each(rows)
+    for (path, now), row in zip(read_changes(changes, blobs), each, strict=True):
+        yield Change(path, now and _with_numbers(now, row))
+
+
+def _each(rows: pa.Table) -> Iterator[_Row]:
+    for batch in rows.to_batches(max_chunksize=_BATCH_ROWS):
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _with_numbers(node: EncodedNode, row: _Row) -> ListedNode:
+    path, size, number = row
+    if path != node.path or size is None or number is None:
+        return measured(decoded(node.data))
+    return ListedNode(node, size, number)
+
+
+def _table(rows: Sequence[_Row]) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [()] * len(ROWS)
+    arrays = [pa.array(one, field.type) for one, field in zip(columns, ROWS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=ROWS)

@@ -1,10 +1,11 @@
 """A snapshot that goes on from another one: what has changed is written, the rest is shared.
 
-A part of which no node was written or removed since belongs to both snapshots. Of any other, a
-frame without changes is copied as it is stored, and into the others the changes are merged, so that
-texts which have not changed pass through one task and no shuffle.
+A part of which no node was written or removed since belongs to both snapshots. Of any other the
+file does, and a new one has all that has changed in it since it was stored (ADR 0137). Where that
+has become much, the part is written anew.
 """
 
+import functools
 import itertools
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,34 +15,40 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.content.rows import node_of
-from packhorse.snapshots.snapshot import MAX_PARTS, ContentSnapshot, Part, node_list_key
+from packhorse.snapshots.parts import Change, merged
+from packhorse.snapshots.snapshot import (
+    MAX_PARTS,
+    ContentSnapshot,
+    Part,
+    part_key,
+)
 from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.errors import TaskFailed
 from packhorse_services.pipeline.history.content import ContentHistory
 from packhorse_services.pipeline.history.node_lists import (
+    ListedChange,
+    listed_nodes,
     measured,
 )
 from packhorse_services.pipeline.history.onto_base import BaseNodes
-from packhorse_services.pipeline.snapshot.merging import Change, Changes, after_changes
-from packhorse_services.pipeline.snapshot.writing import (
-    bytes_of_frame,
-    fitting,
-    parts_of,
-    runs,
-    stored,
+from packhorse_services.pipeline.snapshot.changes import (
+    UNCHANGED,
+    PartDifference,
+    fits_beside,
+    renewed,
+    with_changes,
 )
+from packhorse_services.pipeline.snapshot.writing import as_row, fitting, parts_of, runs, stored
 
 _MOST_PIECES = 8
 """Into so many a task cuts a part at most: it has sorted what is new in all of them."""
 
-_SHARES = 32
-"""Frames without changes are passed on together, up to this share of a part, as it may be cut."""
 _ROW = ("partition", "path", "type", "properties", "binaries")
 
 
@@ -51,6 +58,8 @@ class Slot(NamedTuple):
     first: int
     pieces: int
     characters: int
+    is_cut: bool
+    """Whether it has grown so much that it becomes several."""
 
 
 def slots(sizes: Mapping[int, int], part_characters: int) -> dict[int, Slot] | None:
@@ -66,7 +75,7 @@ def slots(sizes: Mapping[int, int], part_characters: int) -> dict[int, Slot] | N
     for number, count in pieces.items():
         # No small rest is left behind, and a place for one that is left nevertheless.
         each = 1 + max(sizes[number], part_characters) // count
-        found[number] = Slot(first, count + 1, each)
+        found[number] = Slot(first, count + 1, each, count > 1)
         first += count + 1
     return found if first <= MAX_PARTS else None
 
@@ -90,31 +99,27 @@ class ContinuedSnapshot:
         if touched is None:
             return None
         cuts = _cuts(BaseNodes(spark, self.base, self.blobs_url, self.base.offset))
-        new = _placed(content.decided.where(f.col("offset") > self.base.offset), cuts)
-        with (
-            kept(_gone(touched, content.decided)) as gone,
-            kept(new) as new,
-        ):
-            sizes, written = _sizes(cuts, new, gone)
-            every = {at: sizes.get(at, cut.size) for at, cut in cuts.items()}
-            places = slots(every, self.part_characters)
+        is_new = f.col("offset") > self.base.offset
+        new = _placed(content.decided.where(is_new), cuts)
+        with kept(_gone(touched, content.decided)) as gone, kept(new) as new:
+            differences = _differences(touched, content.decided.where(~is_new), new, gone)
+            sizes = {at: cut.size + differences.get(at, UNCHANGED).size for at, cut in cuts.items()}
+            places = slots(sizes, self.part_characters)
             if places is None:
                 return None
-            unchanged = [at for at in places if at not in sizes]
+            unchanged = [at for at in places if at not in differences]
             shared = self._shared(spark, unchanged)
             unlisted = sorted(set(unchanged) - shared)
-            rows = _with_every(_rows(content, new, gone, written), unlisted)
-            parts = self._merged(rows, places) if sizes or unlisted else []
-            nodes = self.base.nodes + _more(touched, content.decided)
+            rows = _with_every(_rows(content, new, gone, differences.values()), unlisted)
+            parts = self._merged(rows, places, differences) if differences or unlisted else []
         parts += [(places[at].first, self.base.parts[at]) for at in shared]
-        self._check(parts, nodes)
+        self._check(
+            parts, self.base.nodes + sum(difference.nodes for difference in differences.values())
+        )
         return [part for _, part in sorted(parts, key=lambda one: one[0])]
 
     def _shared(self, spark: SparkSession, unchanged: list[int]) -> set[int]:
-        """Return which parts the new snapshot names as they are: those that have their lists.
-
-        They are renewed, so nobody who removes the base takes them before that is published.
-        """
+        """Return which parts the new snapshot names as they are: those that have their lists."""
         parts = self.base.parts
         if not unchanged:
             return set()
@@ -123,48 +128,59 @@ class ContinuedSnapshot:
             with closing(open_blobs(self.blobs_url)) as blobs:
                 for batch in batches:
                     held = [parts[unchanged[at]] for at in batch.column(0).to_pylist()]
-                    there = [_renewed(part, blobs) for part in held]
+                    there = [renewed(part.files, blobs) for part in held]
                     yield batch.filter(pa.array(there, pa.bool_()))
 
         tasks = min(len(unchanged), spark.sparkContext.defaultParallelism * 4)
         found = spark.range(0, len(unchanged), 1, tasks).mapInArrow(renew, "id long").collect()
         return {unchanged[row[0]] for row in found}
 
-    def _merged(self, rows: DataFrame, places: Mapping[int, Slot]) -> list[tuple[int, Part]]:
-        """Merge the changes into the base's parts, each to its place; one that has grown is cut."""
+    def _merged(
+        self, rows: DataFrame, places: Mapping[int, Slot], differences: Mapping[int, PartDifference]
+    ) -> list[tuple[int, Part]]:
+        """Store what has changed of the base's parts, each in its place."""
 
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with closing(open_blobs(self.blobs_url)) as blobs:
                 for number, some in itertools.groupby(_changes(batches), lambda one: one[0]):
-                    first, count, characters = places[number]
-                    changes = Changes(change for _, change in some if change.path)
-                    frame_bytes = bytes_of_frame(characters)
-                    together = max(1, characters // frame_bytes // _SHARES)
-                    part = self.base.parts[number]
-                    after = after_changes(part, changes, blobs, frame_bytes, together)
-                    for at, run in enumerate(runs(after, characters)):
-                        yield stored(run, self.id, first + fitting(at, count), blobs)
+                    changes = (change for _, change in some if change.path)
+                    difference = differences.get(number)
+                    yield from self._after(number, places[number], changes, difference, blobs)
 
         tasks = min(len(places), rows.sparkSession.sparkContext.defaultParallelism * 16)
         together = rows.repartition(tasks, "partition")
         return parts_of(together.sortWithinPartitions("partition", "path"), write)
 
+    def _after(
+        self,
+        number: int,
+        place: Slot,
+        changes: Iterator[ListedChange],
+        difference: PartDifference | None,
+        blobs: BlobStore,
+    ) -> Iterator[pa.RecordBatch]:
+        """Store what has changed of a part, or all of it anew, and yield what it has become."""
+        part = self.base.parts[number]
+        stays = (
+            difference is not None and not place.is_cut and fits_beside(number, part, difference)
+        )
+        if difference is not None and stays and renewed([part], blobs):
+            key = part_key(self.id, place.first)
+            after = with_changes(part, changes, part.held + difference.nodes, key, blobs)
+            yield as_row(place.first, after)
+            return
+        nodes = merged(listed_nodes(part, blobs), changes)
+        for at, run in enumerate(runs(nodes, place.characters)):
+            yield stored(run, self.id, place.first + fitting(at, place.pieces), blobs)
+
     def _check(self, parts: Iterable[tuple[int, Part]], wanted: int) -> None:
-        held = sum(part.nodes for _, part in parts)
+        held = sum(part.held for _, part in parts)
         if held != wanted:
             raise TaskFailed(
                 f"the parts of the snapshot would hold {held} nodes, and the content has {wanted}: "
                 f"a list of nodes does not fit its part; remove snapshot {self.base.id} and the "
                 "blobs snapshots/*/nodes-*, and run it again"
             )
-
-
-def _renewed(part: Part, blobs: BlobStore) -> bool:
-    """Renew a part and its list, and return whether both are there, the part with its length."""
-    found = blobs.renew(part.key)
-    if found is None or found.length != part.length:
-        return False
-    return blobs.renew(node_list_key(part)) is not None
 
 
 class _Cut(NamedTuple):
@@ -209,29 +225,40 @@ def _gone(held: DataFrame, decided: DataFrame) -> DataFrame:
     return gone.select(f.col("position").alias("partition"), "path", "size")
 
 
-def _more(before: DataFrame, after: DataFrame) -> int:
-    """Return how many rows more there are in `after`."""
-    each = before.select(f.lit(-1).alias("more")).union(after.select(f.lit(1)))
-    return int(each.agg(f.coalesce(f.sum("more"), f.lit(0))).collect()[0][0])
+def _differences(
+    touched: DataFrame, left: DataFrame, new: DataFrame, gone: DataFrame
+) -> dict[int, PartDifference]:
+    """Return what happens to each part that is not as it was.
 
-
-def _sizes(cuts: Mapping[int, _Cut], new: DataFrame, gone: DataFrame) -> tuple[dict[int, int], int]:
-    """Return how many characters each part will have about that is not as it was.
-
-    And how many are written.
+    `left` are those of `touched` that are as they were.
     """
-    none = f.lit(0).cast("long")
-    more = new.select("partition", f.col("size").alias("more"), none.alias("less"))
-    less = gone.select("partition", none.alias("more"), f.col("size").alias("less"))
-    changes = more.unionByName(less).groupBy("partition").agg(f.sum("more"), f.sum("less"))
-    rows = changes.collect()  # one for each part
-    sizes = {number: cuts[number].size + most - least for number, most, least in rows}
-    return sizes, sum(row[1] for row in rows)
+    every = [
+        _counted(new, "partition", more=f.col("size"), nodes=1),
+        _counted(gone, "partition", less=f.col("size")),
+        _counted(touched, "position", nodes=-1),
+        _counted(left, "position", nodes=1),
+    ]
+    together = functools.reduce(DataFrame.unionByName, every).groupBy("partition")
+    rows = together.agg(
+        *(f.sum(name) for name in PartDifference._fields)
+    ).collect()  # one for each part
+    return {number: PartDifference(*difference) for number, *difference in rows if any(difference)}
 
 
-def _rows(content: ContentHistory, new: DataFrame, gone: DataFrame, characters: int) -> DataFrame:
+def _counted(rows: DataFrame, part: str, **numbers: Column | int) -> DataFrame:
+    """Return the part of each row, and the numbers of a `PartDifference`."""
+    every = (
+        f.lit(numbers.get(name, 0)).cast("long").alias(name) for name in PartDifference._fields
+    )
+    return rows.select(f.col(part).alias("partition"), *every)
+
+
+def _rows(
+    content: ContentHistory, new: DataFrame, gone: DataFrame, differences: Iterable[PartDifference]
+) -> DataFrame:
     """Return what changes: nodes with their texts, and paths without a type that are gone."""
     nothing = [f.lit("").alias(name) for name in _ROW[2:]]
+    characters = sum(difference.more for difference in differences)
     written = content.texts.fetched(new, characters).select(*_ROW)
     return written.unionByName(gone.select(*_ROW[:2], *nothing))
 
@@ -245,7 +272,7 @@ def _with_every(rows: DataFrame, parts: list[int]) -> DataFrame:
     return rows.union(own.select(f.col("id").cast("int"), *nothing))
 
 
-def _changes(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Change]]:
+def _changes(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, ListedChange]]:
     for batch in batches:
         columns = (column.to_pylist() for column in batch.columns)
         for number, *node in zip(*columns, strict=True):

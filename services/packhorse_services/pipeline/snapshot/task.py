@@ -1,5 +1,6 @@
 """The task `snapshot`: fold the archive, write parts, and last the manifest that makes them one."""
 
+import itertools
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from packhorse.snapshots.snapshot import (
     ContentSnapshot,
     InvalidSnapshot,
     Part,
+    PartChanges,
     ReportedState,
     is_part,
     left_out,
@@ -44,7 +46,7 @@ _ALL = "snapshots/"
 
 
 def remove_leftovers(blobs: BlobStore, older_than_ms: int = LEFTOVER_MS) -> int:
-    """Remove the parts that no manifest names, with their lists, and return how many parts.
+    """Remove the parts' files that no manifest names, with their lists; return how many files.
 
     They are of runs that are dead, or of snapshots that were removed. One that was written or
     renewed lately may be of a run that is about to publish it. With a manifest that can't be read
@@ -52,7 +54,7 @@ def remove_leftovers(blobs: BlobStore, older_than_ms: int = LEFTOVER_MS) -> int:
     """
     latest = blobs.now_ms() - older_than_ms
     try:
-        named = {key for part in _named(blobs) for key in (part.key, node_list_key(part))}
+        named = {key for file in _named(blobs) for key in (file.key, node_list_key(file))}
     except InvalidSnapshot as error:
         logger.warning("no leftover parts are removed: a snapshot is unreadable: %s", error)
         return 0
@@ -65,11 +67,11 @@ def remove_leftovers(blobs: BlobStore, older_than_ms: int = LEFTOVER_MS) -> int:
     return removed
 
 
-def _named(blobs: BlobStore) -> Iterator[Part]:
-    """Yield the parts that manifests name. Raises `InvalidSnapshot` for one that can't be read."""
+def _named(blobs: BlobStore) -> Iterator[Part | PartChanges]:
+    """Yield the files that manifests name. Raises `InvalidSnapshot` for one that can't be read."""
     for key in manifest_keys(blobs):
         try:
-            yield from read(key, blobs).parts
+            yield from itertools.chain(*(part.files for part in read(key, blobs).parts))
         except BlobMissing:  # removed meanwhile
             continue
         except InvalidSnapshot as error:
@@ -83,7 +85,8 @@ def without_lost(blobs: BlobStore) -> list[ContentSnapshot]:
     """
     found = []
     for snapshot in all_of(blobs):
-        if all(blobs.head(part.key) is not None for part in snapshot.parts):
+        files = itertools.chain(*(part.files for part in snapshot.parts))
+        if all(blobs.head(file.key) is not None for file in files):
             found.append(snapshot)
         else:
             remove(snapshot, blobs)
@@ -216,7 +219,7 @@ class _Run:
             package_id=point.package_id,
             publisher_agents=point.agents,
             subscriber=self.request.subscriber,
-            nodes=sum(part.nodes for part in parts),
+            nodes=sum(part.held for part in parts),
             parts=tuple(parts),
             sequences=_sequences(self.location, point, begin),
             told=reported,

@@ -3,44 +3,27 @@
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import astuple
 
 import pyarrow as pa
+from pydantic import TypeAdapter
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.content.rows import node_of
-from packhorse.packages.format import CHUNK_BYTES
 from packhorse.snapshots.parts import write_part
 from packhorse.snapshots.snapshot import MAX_PARTS, Part, part_key
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.content import PARTITION_CHARACTERS, ContentHistory
-from packhorse_services.pipeline.history.node_lists import (
-    ListedFrame,
-    ListedNode,
-    NodeList,
-    listed_frames,
-    measured,
-)
+from packhorse_services.pipeline.history.node_lists import ListedNode, NodeList, measured
 
 PART_CHARACTERS = PARTITION_CHARACTERS
 """What a part holds about; a subscriber reads one after the other, in constant memory."""
 
-_PARTS = pa.schema(
-    [
-        ("number", pa.int64()),
-        ("key", pa.string()),
-        ("sha256", pa.string()),
-        ("length", pa.int64()),
-        ("content_length", pa.int64()),
-        ("nodes", pa.int64()),
-    ]
-)
-_PARTS_DDL = (
-    "number bigint, key string, sha256 string, length bigint, content_length bigint, nodes bigint"
-)
+_PARTS = pa.schema([("number", pa.int64()), ("part", pa.string())])
+_PARTS_DDL = "number bigint, part string"
+_AS_TEXT = TypeAdapter(Part)
 
 
 def write_parts(
@@ -61,8 +44,7 @@ def write_parts(
         context = TaskContext.get()
         first = (context.partitionId() if context else 0) * each
         with closing(open_blobs(blobs_url)) as blobs:
-            frames = listed_frames(_nodes(batches), bytes_of_frame(part_characters))
-            for at, run in enumerate(runs(frames, part_characters)):
+            for at, run in enumerate(runs(_nodes(batches), part_characters)):
                 yield stored(run, snapshot_id, first + fitting(at, each), blobs)
 
     nodes = ordered.select("path", "type", "properties", "binaries")
@@ -74,7 +56,8 @@ Writing = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 def parts_of(rows: DataFrame, write: Writing) -> list[tuple[int, Part]]:
     """Return the parts that tasks write from rows, and their numbers: what a manifest holds."""
-    return [(row[0], Part(*row[1:])) for row in rows.mapInArrow(write, _PARTS_DDL).collect()]
+    found = rows.mapInArrow(write, _PARTS_DDL).collect()
+    return [(row.number, _AS_TEXT.validate_json(row.part)) for row in found]
 
 
 def fitting(at: int, each: int) -> int:
@@ -84,36 +67,32 @@ def fitting(at: int, each: int) -> int:
     return at
 
 
-def bytes_of_frame(part_characters: int) -> int:
-    """Return how many bytes a frame of a part has that holds so much: parts are whole frames.
-
-    Each change packs a frame anew. With 64 KiB pages of text take 0.6 % more than with 128 KiB,
-    with 32 KiB 5 %.
-    """
-    return min(CHUNK_BYTES // 2, part_characters // 4)
-
-
 def stored(
-    frames: Iterable[ListedFrame], snapshot_id: str, number: int, blobs: BlobStore
+    nodes: Iterable[ListedNode], snapshot_id: str, number: int, blobs: BlobStore
 ) -> pa.RecordBatch:
     """Store a part and the list of its nodes, and return it as a row."""
     noted = NodeList()
-    part = write_part(noted.noted(frames), part_key(snapshot_id, number), blobs)
+    part = write_part(noted.nodes(nodes), part_key(snapshot_id, number), blobs)
     noted.store(part, blobs)
-    row = dict(zip(_PARTS.names, (number, *astuple(part)), strict=True))
+    return as_row(number, part)
+
+
+def as_row(number: int, part: Part) -> pa.RecordBatch:
+    """Return a part as `parts_of` reads it."""
+    row = {"number": number, "part": _AS_TEXT.dump_json(part).decode()}
     return pa.RecordBatch.from_pylist([row], _PARTS)
 
 
-def runs(frames: Iterable[ListedFrame], characters: int) -> Iterator[Iterator[ListedFrame]]:
-    """Cut frames into runs of about that size, each to be taken before the next."""
-    rest = iter(frames)
+def runs(nodes: Iterable[ListedNode], characters: int) -> Iterator[Iterator[ListedNode]]:
+    """Cut nodes into runs of about that size, each to be taken before the next."""
+    rest = iter(nodes)
     for first in rest:
         yield _up_to(itertools.chain([first], rest), characters)
 
 
-def _up_to(frames: Iterator[ListedFrame], characters: int) -> Iterator[ListedFrame]:
+def _up_to(nodes: Iterator[ListedNode], characters: int) -> Iterator[ListedNode]:
     size = 0
-    for one in frames:
+    for one in nodes:
         yield one
         size += one.size
         if size >= characters:

@@ -9,8 +9,9 @@ from packhorse.blobs.open import open_blobs
 from packhorse.content.node import Node
 from packhorse.errors import PackhorseError, Permanent
 from packhorse.packages.compression import decompress_up_to
-from packhorse.packages.format import read_nodes
+from packhorse.packages.format import decoded, messages_of
 from packhorse.packages.limits import LIMITS, PackageRefused
+from packhorse.snapshots.parts import changed
 from packhorse.snapshots.snapshot import is_part
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.sweep.work import FindingKind, Found, once, references
@@ -88,7 +89,10 @@ def _nodes(key: str, blobs: BlobStore) -> Iterator[Node]:
     The format is verified to its end; a digest is not, since nobody has said one. Who imports
     nodes uses `packages.body` or `snapshots.part`.
     """
-    yield from read_nodes(decompress_up_to(blobs.get(key), LIMITS.content_bytes), LIMITS)
+    messages = messages_of(decompress_up_to(blobs.get(key), LIMITS.content_bytes))
+    if is_part(key):
+        return (change.now for change in changed(messages) if change.now)
+    return map(decoded, messages)
 
 
 def _is_none(error: PackhorseError) -> bool:

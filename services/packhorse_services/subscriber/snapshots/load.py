@@ -99,8 +99,9 @@ def _see_all_parts(work: Load, blobs: BlobStore) -> None:
     for number, part in enumerate(work.snapshot.parts):
         if number % _PROGRESS_PARTS == 0:
             work.progress(0)
-        if blobs.head(part.key) is None:
-            raise BlobMissing(f"the blob store has no {part.key}")
+        for file in part.files:
+            if blobs.head(file.key) is None:
+                raise BlobMissing(f"the blob store has no {file.key}")
 
 
 def _check_epoch(connection: Connection, epoch: int) -> None:

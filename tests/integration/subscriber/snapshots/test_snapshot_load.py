@@ -8,8 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from packhorse.blobs.api import BlobMissing
 from packhorse.packages.apply import INVALIDATE_CHANNEL
-from packhorse.snapshots.snapshot import left_out, new_id
+from packhorse.packages.limits import PackageCorrupt
+from packhorse.snapshots.parts import Change, EncodedNode, write_changes
+from packhorse.snapshots.snapshot import left_out, new_id, part_key
 from packhorse.wire.messages import CommandState
 from packhorse_services.subscriber.snapshots.load import Load, load
 from tests.harness.feed import TOPICS, Feed, page
@@ -117,6 +120,33 @@ def test_a_load_can_be_given_up_between_parts_and_between_deletions(
         load(connection, feed.blobs, quiet, epoch_of(database_url))
     assert set(content_of(database_url)) == {"/b", "/c"}
     assert [one[0] for one in joined(database_url)] == [work.snapshot.id]
+
+
+def test_r8_a_part_is_loaded_with_its_changes(
+    feed: Feed, database_url: str, loaded: Callable[..., Load]
+) -> None:
+    before, work = content_of(database_url), loaded(lambda _: None)
+    (part,) = work.snapshot.parts
+    now = (Change("/b", None), Change("/d", EncodedNode.of(page("/d", 7))))
+    part = write_changes(part, now, 2, part_key(work.snapshot.id, 1), feed.blobs)
+    snapshot = dataclasses.replace(work.snapshot, parts=(part,))
+    work = dataclasses.replace(work, snapshot=snapshot)
+    broken = dataclasses.replace(part, changes=dataclasses.replace(part.changes, nodes=3))
+    lost = dataclasses.replace(
+        part, changes=dataclasses.replace(part.changes, key=part_key(work.snapshot.id, 2))
+    )
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        for other, error in ((broken, PackageCorrupt), (lost, BlobMissing)):
+            wrong = dataclasses.replace(
+                work, snapshot=dataclasses.replace(snapshot, parts=(other,))
+            )
+            with pytest.raises(error):
+                load(connection, feed.blobs, wrong, epoch_of(database_url))
+            assert content_of(database_url) == before
+        load(connection, feed.blobs, work, epoch_of(database_url))
+    content = content_of(database_url)
+    assert set(content) == {"/c", "/d"}
+    assert content["/d"][1] == {"version": 7}
 
 
 def test_a_database_says_which_snapshot_it_loaded_last(
