@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from urllib.parse import urlsplit
 
 from packhorse.content import tree
@@ -189,9 +189,11 @@ def from_file(site: Site, lines: int, folder: Path) -> None:
 def count_statements(site: Site) -> None:
     """Print how many statements a lone request makes, beyond those of an idle publisher."""
     with counted_statements(site.server) as busy:
+        began = perf_counter()
         asyncio.run(play(site, with_key(), COUNTED, 1))
+        took = perf_counter() - began
     with counted_statements(site.server) as idle:
-        pass  # the time that it takes to reach all sessions
+        sleep(took)
     emit("statements_alone", (busy["statements"] - idle["statements"]) / COUNTED, "statements")
 
 

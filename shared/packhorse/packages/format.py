@@ -12,20 +12,18 @@ from packhorse.content.node import Binary, InvalidNode, Node, check_path, has_co
 from packhorse.packages.limits import LIMITS, PackageCorrupt, PackageLimits, PackageRefused
 from packhorse.wire.node_codec import BinaryRecord, NodeRecord, decode_node, encode_node
 
-CHUNK_BYTES = 128 * 1024
+_CHUNK_BYTES = 128 * 1024
 _VARINT_BYTES = 5
 _MEDIA_TYPE = re.compile(r"[\x21-\x7e][\x20-\x7e]*")
 """As the content API has it: it goes into a header when the binary is served."""
 
 
-def write_nodes(
-    nodes: Iterable[Node], limits: PackageLimits = LIMITS, *, chunk_bytes: int = CHUNK_BYTES
-) -> Iterator[bytes]:
-    """Yield the body's bytes in chunks of whole nodes, which end once they have `chunk_bytes`.
+def write_nodes(nodes: Iterable[Node], limits: PackageLimits = LIMITS) -> Iterator[bytes]:
+    """Yield the body's bytes in chunks of whole nodes, which end once they have 128 KiB.
 
     Raises as `encoded` does.
     """
-    return in_chunks((encoded(node, limits) for node in nodes), limits, chunk_bytes)
+    return in_chunks((encoded(node, limits) for node in nodes), limits)
 
 
 def encoded(node: Node, limits: PackageLimits = LIMITS) -> bytes:
@@ -38,9 +36,7 @@ def encoded(node: Node, limits: PackageLimits = LIMITS) -> bytes:
     return data
 
 
-def in_chunks(
-    messages: Iterable[bytes], limits: PackageLimits, chunk_bytes: int
-) -> Iterator[bytes]:
+def in_chunks(messages: Iterable[bytes], limits: PackageLimits = LIMITS) -> Iterator[bytes]:
     """Yield what `write_nodes` does of nodes' messages. Raises `PackageRefused` for too many."""
     parts: list[bytes] = []
     size = 0
@@ -49,7 +45,7 @@ def in_chunks(
             raise _too_many(limits)
         parts += (_varint(len(data)), data)
         size += len(data)
-        if size >= chunk_bytes:
+        if size >= _CHUNK_BYTES:
             yield b"".join(parts)
             parts, size = [], 0
     if parts:

@@ -12,7 +12,7 @@ from packhorse.blobs.api import BlobCorrupt, BlobStore
 from packhorse.blobs.digest import Verified
 from packhorse.content.node import Node, check_path
 from packhorse.packages.compression import compress, decompress_stream
-from packhorse.packages.format import CHUNK_BYTES, decoded, encoded, in_chunks, messages_of
+from packhorse.packages.format import decoded, encoded, in_chunks, messages_of
 from packhorse.packages.limits import LIMITS, PackageCorrupt, PackageLimits, PackageRefused
 from packhorse.snapshots.snapshot import Part, PartChanges
 from packhorse.wire.node_codec import decode_path, decode_removal, encode_removal
@@ -62,9 +62,7 @@ def merged(before: Iterable[_N], changes: Iterable[Change[_N]]) -> Iterator[_N]:
         change = next(waiting, None)
 
 
-def write_part(
-    nodes: Iterable[EncodedNode], key: str, blobs: BlobStore, limits: PackageLimits = LIMITS
-) -> Part:
+def write_part(nodes: Iterable[EncodedNode], key: str, blobs: BlobStore) -> Part:
     """Store nodes, which come in path order (by bytes), under `part_key(…)`; memory is constant.
 
     Storing the same nodes again is a success, so a task may be repeated.
@@ -75,7 +73,7 @@ def write_part(
         BlobCorrupt: the key holds other nodes already.
         BlobStoreUnavailable: the store is away.
     """
-    passed = _Passed(limits)
+    passed = _Passed()
     sha256, length = _stored(passed.frames(nodes), key, blobs)
     return Part(key, sha256, length, passed.content_length, passed.entries)
 
@@ -92,12 +90,13 @@ def write_changes(
     With these changes, which come in path order, it has so many `nodes`. Raises as `write_part`
     does.
     """
+    since_ms = part.changes.since_ms if part.changes else blobs.now_ms()
     messages = (
         change.now or EncodedNode(change.path, encode_removal(change.path)) for change in changes
     )
-    passed = _Passed(LIMITS)
+    passed = _Passed()
     sha256, length = _stored(passed.frames(messages), key, blobs)
-    numbers = (passed.content_length, passed.entries, nodes)
+    numbers = (passed.content_length, passed.entries, nodes, since_ms)
     return replace(part, changes=PartChanges(key, sha256, length, *numbers))
 
 
@@ -126,12 +125,12 @@ def read_changes(changes: PartChanges, blobs: BlobStore) -> Iterator[Change[Enco
     return _changes(changes, blobs, LIMITS, _encoded)
 
 
-def changed(messages: Iterable[bytes], limits: PackageLimits = LIMITS) -> Iterator[Change[Node]]:
+def changes_of(messages: Iterable[bytes]) -> Iterator[Change[Node]]:
     """Yield the nodes, and the paths without one, of the messages of any file of a part.
 
     Raises `Undecodable`, `InvalidPath`, `InvalidNode` or `PackageRefused`.
     """
-    return (_change(data, lambda data: decoded(data, limits)) for data in messages)
+    return (_change(data, decoded) for data in messages)
 
 
 def _nodes(
@@ -141,11 +140,8 @@ def _nodes(
     if part.changes is None:
         yield from nodes
         return
-    count = 0
-    for node in merged(nodes, _changes(part.changes, blobs, limits, decode)):
-        count += 1
-        yield node
-    _require_all(part.changes.key, count, part.changes.nodes)
+    after = merged(nodes, _changes(part.changes, blobs, limits, decode))
+    yield from _ordered(after, f"{part.key} with its changes", part.held)
 
 
 def _changes(
@@ -185,19 +181,15 @@ def _ordered(entries: Iterable[_N], key: str, promised: int) -> Iterator[_N]:
         last = one.path
         count += 1
         if count > promised:
-            raise PackageCorrupt(f"there are more than the promised {promised} nodes")
+            raise PackageCorrupt(f"{key} holds more than the promised {promised} nodes")
         yield one
-    _require_all(key, count, promised)
+    if count != promised:
+        raise PackageCorrupt(f"{key} holds {count} nodes, not {promised}")
 
 
 def _require_behind(path: str, last: str) -> None:
     if path <= last:
         raise PackageCorrupt(f"{path[:80]!r} is not behind {last[:80]!r} in order")
-
-
-def _require_all(key: str, count: int, promised: int) -> None:
-    if count != promised:
-        raise PackageCorrupt(f"{key} holds {count} nodes, not {promised}")
 
 
 def _stored(frames: Iterable[bytes], key: str, blobs: BlobStore) -> tuple[str, int]:
@@ -216,18 +208,16 @@ def _stored(frames: Iterable[bytes], key: str, blobs: BlobStore) -> tuple[str, i
 class _Passed:
     """Packs what passes, and counts it."""
 
-    def __init__(self, limits: PackageLimits) -> None:
-        self._limits = limits
+    def __init__(self) -> None:
         self.entries = 0
         self.content_length = 0
 
     def frames(self, entries: Iterable[EncodedNode]) -> Iterator[bytes]:
         """Yield what is stored of entries, which come in path order: zstd frames."""
-        most = self._limits.content_bytes
-        for chunk in in_chunks(self._messages(entries), self._limits, CHUNK_BYTES):
+        for chunk in in_chunks(self._messages(entries)):
             self.content_length += len(chunk)
-            if self.content_length > most:
-                raise PackageRefused(f"a part has more than {most} bytes")
+            if self.content_length > LIMITS.content_bytes:
+                raise PackageRefused(f"a part has more than {LIMITS.content_bytes} bytes")
             yield compress(chunk)
 
     def _messages(self, entries: Iterable[EncodedNode]) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
 """What a snapshot is, and the keys under which its files lie in the blob store.
 
-Files `snapshots/<2 hex>/<id>-<5 digits>` hold the nodes of a part, or what has changed in one since
-then; the manifest, written last, makes them a snapshot:
+Files `snapshots/<2 hex>/<id>-<5 digits>` hold the nodes of a part, or what has changed in it since
+it was stored; the manifest, written last, makes them a snapshot:
 `snapshots/00/manifest-<offset, 20 digits>-<id>`. What the pipeline knows of a file's nodes lies
 under `snapshots/<2 hex>/nodes-<the file's sha256>`: who loads a snapshot has no need of it. An id
 can't begin as a manifest or such a list does.
@@ -53,6 +53,8 @@ class PartChanges:
     """How many nodes and paths are in the file."""
     nodes: Count
     """How many nodes the part has with these changes."""
+    since_ms: Count
+    """When the first of them were stored, by the blob store's clock."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,8 @@ from google.protobuf.message import DecodeError
 from packhorse.wire.record import Undecodable
 from packhorse.wire.v1 import package_pb2
 
+_PATH_TAG = b"\x0a"  # field 1, of a length that follows as a varint
+
 
 class BinaryRecord(NamedTuple):
     """A reference to a binary; `sha256` is the raw digest."""
@@ -51,14 +53,23 @@ def encode_removal(path: str) -> bytes:
 
 
 def decode_removal(value: bytes) -> str | None:
-    """Return the path of `encode_removal`, None for a node. Raises `Undecodable`."""
-    wire = _parsed(value)
-    return None if wire.type or wire.properties_json or wire.binaries else wire.path
+    """Return the path of `encode_removal`, None for what is longer. Raises `Undecodable`."""
+    return decode_path(value) if len(value) == _behind_path(value) else None
 
 
 def decode_path(value: bytes) -> str:
     """Return the path alone, without making a record of the node. Raises `Undecodable`."""
     return _parsed(value).path
+
+
+def _behind_path(value: bytes) -> int:
+    """Return where the path ends that a message begins with; -1 where it is none, or very long."""
+    if value[:1] != _PATH_TAG or len(value) < 3:
+        return -1
+    first, second = value[1], value[2]
+    if first < 0x80:
+        return 2 + first
+    return 3 + (first & 0x7F | second << 7) if second < 0x80 else -1
 
 
 def _parsed(value: bytes) -> package_pb2.Node:

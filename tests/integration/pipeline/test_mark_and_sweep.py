@@ -11,7 +11,7 @@ import pytest
 from packhorse.blobs.api import binary_key, package_key
 from packhorse.content.node import Binary, Node
 from packhorse.packages.body import pack
-from packhorse.snapshots.parts import write_part
+from packhorse.snapshots.parts import Change, EncodedNode, write_changes, write_part
 from packhorse.snapshots.snapshot import part_key
 from packhorse_services.pipeline.errors import NotYet, TaskRefused
 from packhorse_services.pipeline.sweep.report import MarkState
@@ -55,7 +55,7 @@ def test_r22_sources_are_read_as_references_travel(yard: Yard) -> None:
 
 
 def test_r22_every_place_that_refers_to_a_binary_keeps_it(yard: Yard) -> None:
-    names = ("author", "outbox", "log", "stored", "part", "subscriber")
+    names = ("author", "outbox", "log", "stored", "part", "changes", "subscriber")
     binaries = {name: yard.upload(name.encode()) for name in names}
     yard.write("/author", binaries["author"])
     for name in ("subscriber", "log", "outbox"):
@@ -68,7 +68,10 @@ def test_r22_every_place_that_refers_to_a_binary_keeps_it(yard: Yard) -> None:
             yard.import_next()
             yard.forget_log()
     nodes = [Node("/p", "page", binaries=(binaries["part"],))]
-    write_part(encoded_nodes(nodes), part_key("0a" * 8, 1), yard.blobs)
+    part = write_part(encoded_nodes(nodes), part_key("0a" * 8, 1), yard.blobs)
+    now = EncodedNode.of(Node("/q", "page", binaries=(binaries["changes"],)))
+    changes = [Change("/p", None), Change("/q", now)]
+    write_changes(part, changes, 1, part_key("0a" * 8, 2), yard.blobs)
     large = large_node("/s", binaries["stored"])
     yard.age()
     pack([large], "dstrpck-9-ab", yard.blobs)

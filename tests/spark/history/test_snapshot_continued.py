@@ -19,9 +19,10 @@ from packhorse.snapshots.snapshot import (
 )
 from packhorse.snapshots.store import publish, remove
 from packhorse_services.pipeline.errors import TaskFailed
+from packhorse_services.pipeline.history import onto_base
 from packhorse_services.pipeline.history.node_lists import listed, store_list
 from packhorse_services.pipeline.history.onto_base import BaseNodes
-from packhorse_services.pipeline.snapshot import task
+from packhorse_services.pipeline.snapshot import changes, task
 from packhorse_services.pipeline.snapshot.task import remove_leftovers
 from tests.harness.feed import page
 from tests.spark.history.archived_site import Site
@@ -68,17 +69,32 @@ def assert_is_listed(site: Site, snapshot: ContentSnapshot) -> None:
     assert all_listed(site, snapshot) == with_lists
 
 
-@pytest.mark.parametrize(("seed", "days"), [(7, 1), pytest.param(2, 12, marks=pytest.mark.depth)])
-def test_r8_each_day_holds_what_the_packages_come_to(site: Site, seed: int, days: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "days", "part", "few_writes"),
+    [
+        (7, 1, 3 * PART, 0),
+        (7, 3, 20 * PART, 1_000),
+        *(pytest.param(2, 12, 3 * PART, few, marks=pytest.mark.depth) for few in (0, 1_000)),
+    ],
+)
+def test_r8_each_day_holds_what_the_packages_come_to(
+    site: Site,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    days: int,
+    part: int,
+    few_writes: int,
+) -> None:
+    monkeypatch.setattr(onto_base, "_FEW_WRITES", few_writes)
     random_ = random.Random(seed)
     for top in "abcé":
         site.history.add(*[page(f"/s/{top}/{number}", number) for number in range(10)])
     site.archive()
-    before = site.make(part_characters=3 * PART)
+    before = site.make(part_characters=part)
     for _ in range(days):
         some_day(site, random_)
         site.archive()
-        made = site.make(part_characters=3 * PART, keep=1)
+        made = site.make(part_characters=part, keep=1)
         assert (made.base, made.pruned) == (before.snapshot, 1)
         assert site.content_of(made.snapshot) == site.history.model()
         before = made
@@ -114,9 +130,9 @@ def test_parts_of_which_nothing_has_changed_are_shared_until_nobody_needs_them(s
 def test_r22_a_run_that_shares_parts_keeps_them_from_one_that_removes_their_snapshot(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site.history.add(*[page(f"/s/{number:02}", number) for number in range(20)])
+    site.history.add(*[page(f"/s/{number:02}", number) for number in range(60)])
     site.archive()
-    first = site.make(part_characters=PART).snapshot
+    first = site.make(part_characters=3 * PART).snapshot
     for blob in site.blobs.list("snapshots/"):
         path = Path(site.blobs_url, blob.key)
         os.utime(path, (1, path.stat().st_mtime - 2 * 24 * 3600))
@@ -129,17 +145,16 @@ def test_r22_a_run_that_shares_parts_keeps_them_from_one_that_removes_their_snap
         publish(snapshot, blobs)
 
     monkeypatch.setattr(task, "publish", publish_late)
-    second = site.make(part_characters=PART).snapshot
+    second = site.make(part_characters=3 * PART).snapshot
     assert len(set(first.parts) & set(second.parts)) == len(first.parts) - 1
-    assert [part.changes is None for part in second.parts] == [
-        False,
-        *[True] * (len(first.parts) - 1),
-    ]
+    assert [at for at, part in enumerate(second.parts) if part.changes] == [0]
     assert all(site.blobs.head(node_list_key(file)) for file in files_of(second))
     assert site.content_of(second) == site.history.model()
 
 
-def test_what_has_changed_lies_beside_a_part_until_it_is_much(site: Site) -> None:
+def test_what_has_changed_lies_beside_a_part_until_it_is_much_or_old(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site.history.add(*[page(f"/s/{number:02}", number) for number in range(60)])
     days = [
         lambda: site.history.add(page("/s/07", 99), page("/s/07-new", 1)),
@@ -156,11 +171,34 @@ def test_what_has_changed_lies_beside_a_part_until_it_is_much(site: Site) -> Non
         assert site.content_of(made[-1]) == site.history.model()
     files = [[part.sha256 for part in one.parts] for one in made]
     assert files == [files[0]] * 4 + [files[-1]] != [files[0]] * 5
-    changes = [[part.changes and part.changes.entries for part in one.parts] for one in made]
-    assert changes == [[None], [2], [3], [3], [None]]
+    entries = [[part.changes and part.changes.entries for part in one.parts] for one in made]
+    assert entries == [[None], [2], [3], [3], [None]]
     assert [one.nodes for one in made] == [61, 62, 60, 61, 61]
     assert remove_leftovers(site.blobs, older_than_ms=-1000) == 4
-    assert site.content_of(made[-1]) == site.history.model()
+    since = {part.changes.since_ms for one in made for part in one.parts if part.changes}
+    assert len(since) == 1, "of the first of these changes"
+    for number, days in enumerate((1, 1, 0)):
+        monkeypatch.setattr(changes, "_DAYS", days)
+        site.history.add(page("/s/01", number))
+        site.archive()
+        last = site.make(part_characters=100_000).snapshot
+        assert [bool(part.changes) for part in last.parts] == [days > 0]
+    assert site.content_of(last) == site.history.model()
+
+
+@pytest.mark.parametrize("gone", ["list", "list of changes"])
+def test_a_part_without_its_list_is_written_anew(site: Site, gone: str) -> None:
+    site.history.add(*[page(f"/s/{number:02}", number) for number in range(60)])
+    for number in range(2):
+        site.history.add(page("/s/07", number))
+        site.archive()
+        (part,) = site.make(part_characters=100_000).snapshot.parts
+    site.blobs.delete(node_list_key(part.files[gone != "list"]))
+    site.history.add(page("/s/07", 3))
+    site.archive()
+    (after,) = site.make(part_characters=100_000).snapshot.parts
+    assert [bool(one.changes) for one in (part, after)] == [True, gone != "list"]
+    assert site.blobs.head(node_list_key(after))
 
 
 def test_a_base_with_changes_is_read_like_any_other(site: Site) -> None:
@@ -197,13 +235,9 @@ def test_a_part_that_grows_is_cut_and_many_that_shrank_are_cut_anew(site: Site) 
     assert site.content_of(grown) == site.history.model(up_to=1)
 
 
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [([5], "holds 9 nodes, not 10"), (range(8), "a list of nodes does not fit its part")],
-    ids=["read", "written anew"],
-)
+@pytest.mark.parametrize("changed", [[5], range(8)], ids=["read", "written anew"])
 def test_nothing_comes_of_a_list_that_does_not_fit_its_part(
-    site: Site, changed: Sequence[int], said: str
+    site: Site, changed: Sequence[int]
 ) -> None:
     site.history.add(*[page(f"/s/{number:02}", number) for number in range(8)])
     site.archive()
@@ -215,5 +249,10 @@ def test_nothing_comes_of_a_list_that_does_not_fit_its_part(
     store_list(rows.set_column(0, "path", [paths]), part, site.blobs)
     site.history.add(*[page(f"/s/{number:02}", 99) for number in changed])
     site.archive()
-    with pytest.raises((PackageCorrupt, TaskFailed), match=said):
-        site.content_of(site.make(part_characters=100_000).snapshot)
+    if len(changed) > 1:
+        with pytest.raises(TaskFailed, match="a list of nodes does not fit its part"):
+            site.make(part_characters=100_000)
+        return
+    made = site.make(part_characters=100_000).snapshot
+    with pytest.raises(PackageCorrupt, match="with its changes holds 9 nodes, not 10"):
+        site.content_of(made)

@@ -31,7 +31,12 @@ from packhorse_services.pipeline.history.node_lists import (
     measured,
     store_list,
 )
-from packhorse_services.pipeline.snapshot.changes import PartDifference, fits_beside, with_changes
+from packhorse_services.pipeline.snapshot.changes import (
+    PartDifference,
+    fits_beside,
+    stays,
+    with_changes,
+)
 from packhorse_services.pipeline.snapshot.continuing import slots
 from packhorse_services.pipeline.snapshot.writing import runs
 from packhorse_services.pipeline.sweep.blob_scans import PARTS, StoredBodies
@@ -84,19 +89,31 @@ def relisted(part: Part, blobs: FilesystemBlobs) -> None:
         noted.store(part.changes, blobs)
 
 
-def test_changes_stay_beside_a_part_until_they_are_a_share_of_it() -> None:
+def test_changes_fit_beside_a_part_until_they_are_a_share_of_its_bytes() -> None:
     part = Part(part_key(ID, 0), "0" * 64, 1, 1_000, 10)
-    assert [fits_beside(0, part, PartDifference(more, 5, 0)) for more in (120, 121)] == [
-        True,
-        False,
-    ]
-    assert [fits_beside(15, part, PartDifference(more, 0, 0)) for more in (242, 243)] == [
-        True,
-        False,
-    ]
-    changes = PartChanges(part_key(ID, 1), "1" * 64, 1, 100, 2, 11)
-    part = dataclasses.replace(part, changes=changes)
-    assert [fits_beside(16, part, PartDifference(more, 0, 1)) for more in (25, 26)] == [True, False]
+
+    def fits(number: int, part: Part, more: int, less: int = 0, characters: int = 1_000) -> bool:
+        return fits_beside(number, part, PartDifference(more, less, 0), characters)
+
+    assert [fits(0, part, more, 5) for more in (120, 121)] == [True, False]
+    assert [fits(15, part, more) for more in (242, 243)] == [True, False]
+    assert [fits(0, part, more, 0, 500) for more in (62, 63)] == [True, False], "of 2 bytes each"
+    part = changed_since(part, 7)
+    assert [fits(16, part, more) for more in (25, 26)] == [True, False]
+    assert not fits(0, part, 125, 0, 0)
+
+
+def test_changes_stay_beside_a_part_for_some_days() -> None:
+    part, day_ms = Part(part_key(ID, 0), "0" * 64, 1, 1_000, 10), 24 * 3600 * 1000
+    assert stays(0, part, 100 * day_ms)
+    part = changed_since(part, 5)
+    assert [stays(0, part, 5 + 16 * day_ms - more) for more in (1, 0)] == [True, False]
+    assert [stays(15, part, 5 + 31 * day_ms - more) for more in (1, 0)] == [True, False]
+
+
+def changed_since(part: Part, since_ms: int) -> Part:
+    changes = PartChanges(part_key(ID, 1), "1" * 64, 1, 100, 2, 11, since_ms)
+    return dataclasses.replace(part, changes=changes)
 
 
 @given(st.lists(st.integers(1, 300), max_size=20), st.integers(1, 500))

@@ -200,7 +200,7 @@ def part(number: int, **fields: Any) -> Part:
 
 
 def changes(number: int, **fields: Any) -> PartChanges:
-    made = PartChanges(part_key(ID, number), "1" * 64, 1, 1, 1, 0)
+    made = PartChanges(part_key(ID, number), "1" * 64, 1, 1, 1, 0, 1)
     return dataclasses.replace(made, **fields)
 
 

@@ -7,7 +7,7 @@ not fit its file, costs time: the part is read instead.
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -34,6 +34,7 @@ _STORED: dict[str, Any] = {
 }
 
 _Row = tuple[str, int | None, int | None]
+_UNKNOWN: _Row = ("", None, None)
 
 
 class ListedNode(NamedTuple):
@@ -156,7 +157,7 @@ def listed_nodes(part: Part, blobs: BlobStore) -> Iterator[ListedNode]:
 def listed_changes(changes: PartChanges, blobs: BlobStore) -> Iterator[ListedChange]:
     """Yield what has changed in a part, in the same way."""
     rows = _listed(changes, changes.entries, blobs)
-    each = iter([("", None, None)] * changes.entries) if rows is None else _each(rows)
+    each = repeat(_UNKNOWN, changes.entries) if rows is None else _each(rows)
     for (path, now), row in zip(read_changes(changes, blobs), each, strict=True):
         yield Change(path, now and _with_numbers(now, row))
 

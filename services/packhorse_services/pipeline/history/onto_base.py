@@ -22,7 +22,7 @@ from packhorse.content.node import ancestors_of
 from packhorse.snapshots.snapshot import ContentSnapshot, Part
 from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.history.fold import WON, clears_of, decided, writes_of
-from packhorse_services.pipeline.history.node_lists import ROWS, listed, made_rows
+from packhorse_services.pipeline.history.node_lists import listed, made_rows
 
 Wanted = Callable[[pa.Array], pa.Array]
 """Which of some paths are wanted, as a mask."""
@@ -77,7 +77,7 @@ class BaseNodes:
 
 def _rows_of(part: Part, number: int, blobs: BlobStore) -> Iterator[pa.RecordBatch]:
     rows = listed(part, blobs)
-    rows = made_rows(part, blobs) if rows is None else rows.select(ROWS.names)
+    rows = made_rows(part, blobs) if rows is None else rows
     for batch in rows.to_batches(max_chunksize=_BATCH_ROWS):
         position = pa.array([number] * batch.num_rows, pa.int32())
         yield batch.append_column("position", position)

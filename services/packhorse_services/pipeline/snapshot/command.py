@@ -97,5 +97,5 @@ def _said(result: dict[str, object]) -> str:
     return (
         f"snapshot {result['snapshot']} {made}: offset {result['offset']}, {result['nodes']} nodes "
         f"in {result['parts']} parts{since}; removed {result['pruned']} older snapshots and "
-        f"{result['leftovers_removed']} leftover parts"
+        f"{result['leftovers_removed']} leftover files"
     )

@@ -42,6 +42,7 @@ from packhorse_services.pipeline.snapshot.changes import (
     PartDifference,
     fits_beside,
     renewed,
+    stays,
     with_changes,
 )
 from packhorse_services.pipeline.snapshot.writing import as_row, fitting, parts_of, runs, stored
@@ -49,6 +50,7 @@ from packhorse_services.pipeline.snapshot.writing import as_row, fitting, parts_
 _MOST_PIECES = 8
 """Into so many a task cuts a part at most: it has sorted what is new in all of them."""
 
+_WHOLE = 2
 _ROW = ("partition", "path", "type", "properties", "binaries")
 
 
@@ -58,8 +60,11 @@ class Slot(NamedTuple):
     first: int
     pieces: int
     characters: int
-    is_cut: bool
-    """Whether it has grown so much that it becomes several."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Return whether it has grown so much that it becomes several."""
+        return self.pieces > _WHOLE
 
 
 def slots(sizes: Mapping[int, int], part_characters: int) -> dict[int, Slot] | None:
@@ -75,7 +80,7 @@ def slots(sizes: Mapping[int, int], part_characters: int) -> dict[int, Slot] | N
     for number, count in pieces.items():
         # No small rest is left behind, and a place for one that is left nevertheless.
         each = 1 + max(sizes[number], part_characters) // count
-        found[number] = Slot(first, count + 1, each, count > 1)
+        found[number] = Slot(first, count + 1, each)
         first += count + 1
     return found if first <= MAX_PARTS else None
 
@@ -88,6 +93,8 @@ class ContinuedSnapshot:
     base: ContentSnapshot
     blobs_url: str
     part_characters: int
+    now_ms: int
+    """By the blob store's clock."""
 
     def write(self, content: ContentHistory) -> list[Part] | None:
         """Store the parts, and return them in path order; None: all are to be cut anew.
@@ -109,18 +116,18 @@ class ContinuedSnapshot:
                 return None
             unchanged = [at for at in places if at not in differences]
             shared = self._shared(spark, unchanged)
-            unlisted = sorted(set(unchanged) - shared)
-            rows = _with_every(_rows(content, new, gone, differences.values()), unlisted)
-            parts = self._merged(rows, places, differences) if differences or unlisted else []
+            anew = sorted(set(unchanged) - shared)
+            rows = _with_every(_rows(content, new, gone, differences.values()), anew)
+            beside = self._beside(places, cuts, differences)
+            parts = self._merged(rows, places, beside) if differences or anew else []
         parts += [(places[at].first, self.base.parts[at]) for at in shared]
-        self._check(
-            parts, self.base.nodes + sum(difference.nodes for difference in differences.values())
-        )
+        self._check(parts, self.base.nodes + sum(one.nodes for one in differences.values()))
         return [part for _, part in sorted(parts, key=lambda one: one[0])]
 
     def _shared(self, spark: SparkSession, unchanged: list[int]) -> set[int]:
         """Return which parts the new snapshot names as they are: those that have their lists."""
         parts = self.base.parts
+        unchanged = [at for at in unchanged if stays(at, parts[at], self.now_ms)]
         if not unchanged:
             return set()
 
@@ -135,8 +142,23 @@ class ContinuedSnapshot:
         found = spark.range(0, len(unchanged), 1, tasks).mapInArrow(renew, "id long").collect()
         return {unchanged[row[0]] for row in found}
 
+    def _beside(
+        self,
+        places: Mapping[int, Slot],
+        cuts: "Mapping[int, _Cut]",
+        differences: Mapping[int, PartDifference],
+    ) -> dict[int, int]:
+        """Return how many nodes each part has of which the changes lie beside it from now on."""
+        found = {}
+        for at, difference in differences.items():
+            part = self.base.parts[at]
+            fits = not places[at].is_cut and stays(at, part, self.now_ms)
+            if fits and fits_beside(at, part, difference, cuts[at].size):
+                found[at] = part.held + difference.nodes
+        return found
+
     def _merged(
-        self, rows: DataFrame, places: Mapping[int, Slot], differences: Mapping[int, PartDifference]
+        self, rows: DataFrame, places: Mapping[int, Slot], beside: Mapping[int, int]
     ) -> list[tuple[int, Part]]:
         """Store what has changed of the base's parts, each in its place."""
 
@@ -144,33 +166,24 @@ class ContinuedSnapshot:
             with closing(open_blobs(self.blobs_url)) as blobs:
                 for number, some in itertools.groupby(_changes(batches), lambda one: one[0]):
                     changes = (change for _, change in some if change.path)
-                    difference = differences.get(number)
-                    yield from self._after(number, places[number], changes, difference, blobs)
+                    part, place = self.base.parts[number], places[number]
+                    if number in beside and renewed([part], blobs):
+                        key = part_key(self.id, place.first)
+                        after = with_changes(part, changes, beside[number], key, blobs)
+                        yield as_row(place.first, after)
+                    else:
+                        yield from self._anew(part, place, changes, blobs)
 
         tasks = min(len(places), rows.sparkSession.sparkContext.defaultParallelism * 16)
         together = rows.repartition(tasks, "partition")
         return parts_of(together.sortWithinPartitions("partition", "path"), write)
 
-    def _after(
-        self,
-        number: int,
-        place: Slot,
-        changes: Iterator[ListedChange],
-        difference: PartDifference | None,
-        blobs: BlobStore,
+    def _anew(
+        self, part: Part, place: Slot, changes: Iterable[ListedChange], blobs: BlobStore
     ) -> Iterator[pa.RecordBatch]:
-        """Store what has changed of a part, or all of it anew, and yield what it has become."""
-        part = self.base.parts[number]
-        stays = (
-            difference is not None and not place.is_cut and fits_beside(number, part, difference)
-        )
-        if difference is not None and stays and renewed([part], blobs):
-            key = part_key(self.id, place.first)
-            after = with_changes(part, changes, part.held + difference.nodes, key, blobs)
-            yield as_row(place.first, after)
-            return
-        nodes = merged(listed_nodes(part, blobs), changes)
-        for at, run in enumerate(runs(nodes, place.characters)):
+        """Store all of a part with its changes; one that has grown is cut."""
+        after = merged(listed_nodes(part, blobs), changes)
+        for at, run in enumerate(runs(after, place.characters)):
             yield stored(run, self.id, place.first + fitting(at, place.pieces), blobs)
 
     def _check(self, parts: Iterable[tuple[int, Part]], wanted: int) -> None:

@@ -1,5 +1,6 @@
 """The task `snapshot`: fold the archive, write parts, and last the manifest that makes them one."""
 
+import functools
 import itertools
 import logging
 from collections.abc import Iterable, Iterator
@@ -83,10 +84,9 @@ def without_lost(blobs: BlobStore) -> list[ContentSnapshot]:
 
     Nobody can load it, and who finds it would not make it again.
     """
-    found = []
+    found, is_there = [], functools.cache(lambda key: blobs.head(key) is not None)
     for snapshot in all_of(blobs):
-        files = itertools.chain(*(part.files for part in snapshot.parts))
-        if all(blobs.head(file.key) is not None for file in files):
+        if all(is_there(file.key) for part in snapshot.parts for file in part.files):
             found.append(snapshot)
         else:
             remove(snapshot, blobs)
@@ -147,7 +147,7 @@ class Made:
     base: ContentSnapshot | None = None
     pruned: int = 0
     leftovers: int = 0
-    """Parts removed that no snapshot names any more, or ever did."""
+    """Files removed that no snapshot names any more, or ever did."""
 
 
 def make_snapshot(
@@ -231,7 +231,9 @@ class _Run:
     ) -> list[Part]:
         size, parts = self.request.part_characters, None
         if base is not None and base.nodes:
-            parts = ContinuedSnapshot(snapshot_id, base, self.blobs_url, size).write(content)
+            now_ms = self.blobs.now_ms()
+            begun = ContinuedSnapshot(snapshot_id, base, self.blobs_url, size, now_ms)
+            parts = begun.write(content)
         if parts is None:
             with content.together() as every:
                 parts = write_parts(every, snapshot_id, self.blobs_url, size)

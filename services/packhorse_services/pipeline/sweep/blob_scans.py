@@ -11,7 +11,7 @@ from packhorse.errors import PackhorseError, Permanent
 from packhorse.packages.compression import decompress_up_to
 from packhorse.packages.format import decoded, messages_of
 from packhorse.packages.limits import LIMITS, PackageRefused
-from packhorse.snapshots.parts import changed
+from packhorse.snapshots.parts import changes_of
 from packhorse.snapshots.snapshot import is_part
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.sweep.work import FindingKind, Found, once, references
@@ -87,11 +87,11 @@ def _nodes(key: str, blobs: BlobStore) -> Iterator[Node]:
     """Yield the nodes of a blob of which only the key is known, in constant memory.
 
     The format is verified to its end; a digest is not, since nobody has said one. Who imports
-    nodes uses `packages.body` or `snapshots.part`.
+    nodes uses `packages.body` or `snapshots.parts.read_part`.
     """
     messages = messages_of(decompress_up_to(blobs.get(key), LIMITS.content_bytes))
     if is_part(key):
-        return (change.now for change in changed(messages) if change.now)
+        return (change.now for change in changes_of(messages) if change.now)
     return map(decoded, messages)
 
 
