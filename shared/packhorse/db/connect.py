@@ -23,7 +23,7 @@ def connect(
 ) -> SessionConnection:
     """Return a new connection. Raises `psycopg.OperationalError` when the server is away."""
     return SessionConnection.connect(
-        conninfo(url), autocommit=autocommit, **_arguments(application, timeouts)
+        conninfo(url), autocommit=autocommit, **_arguments(url, application, timeouts)
     )
 
 
@@ -39,7 +39,7 @@ def open_pool(
     pool: ConnectionPool[psycopg.Connection] = ConnectionPool(
         conninfo(url),
         connection_class=SessionConnection,
-        kwargs=_arguments(application, timeouts),
+        kwargs=_arguments(url, application, timeouts),
         min_size=0,
         max_size=size,
         max_idle=idle_s,
@@ -60,7 +60,7 @@ def async_pool(
     return AsyncConnectionPool(
         conninfo(url),
         connection_class=AsyncSessionConnection,
-        kwargs=_arguments(application, timeouts),
+        kwargs=_arguments(url, application, timeouts),
         min_size=0,
         max_size=size,
         max_idle=IDLE_S,
@@ -71,5 +71,5 @@ def async_pool(
     )
 
 
-def _arguments(application: str, timeouts: Timeouts) -> dict[str, Any]:
-    return connection_arguments(application) | {"session": timeouts.settings}
+def _arguments(url: str, application: str, timeouts: Timeouts) -> dict[str, Any]:
+    return connection_arguments(url, application) | {"session": timeouts.settings}

@@ -15,6 +15,13 @@ from packhorse.errors import Permanent
 
 _MAX_PORT = 65_535
 _BACKENDS = ("postgresql", "postgres")
+_NOTICING = {
+    "connect_timeout": "5",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "20000",
+}
 
 
 class BadDatabaseUrl(Permanent):
@@ -62,16 +69,12 @@ def check_database_url(url: str) -> None:
         )
 
 
-def connection_arguments(application: str) -> dict[str, str]:
+def connection_arguments(url: str, application: str) -> dict[str, str]:
     """Return libpq's arguments that name a session and notice a server that is gone.
 
-    None of them is a startup parameter that PgBouncer refuses: limits are set once connected.
+    What the URL itself says of the latter wins. None of them is a startup parameter that PgBouncer
+    refuses: limits are set once connected.
     """
-    return {
-        "application_name": application,
-        "connect_timeout": "5",
-        "keepalives_idle": "10",
-        "keepalives_interval": "5",
-        "keepalives_count": "3",
-        "tcp_user_timeout": "20000",
-    }
+    said = conninfo_to_dict(conninfo(url))
+    noticing = {name: value for name, value in _NOTICING.items() if name not in said}
+    return {"application_name": application, **noticing}

@@ -34,7 +34,9 @@ PatientPool = ConnectionPool[PatientConnection]
 
 def bookkeeper_connection(url: str, application: str) -> PatientConnection:
     """Return a connection of the bookkeeper's, on which each statement is its own transaction."""
-    connection = PatientConnection.connect(conninfo(url), autocommit=True, **_settings(application))
+    connection = PatientConnection.connect(
+        conninfo(url), autocommit=True, **_settings(url, application)
+    )
     try:
         connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(BOOKKEEPER)))
     except BaseException:
@@ -48,7 +50,7 @@ def patient_pool(url: str, application: str, *, size: int = 4) -> PatientPool:
     pool = ConnectionPool(
         conninfo(url),
         connection_class=PatientConnection,
-        kwargs=_settings(application),
+        kwargs=_settings(url, application),
         min_size=0,
         max_size=size,
         max_idle=IDLE_S,
@@ -62,8 +64,8 @@ def patient_pool(url: str, application: str, *, size: int = 4) -> PatientPool:
     return pool
 
 
-def _settings(application: str) -> Any:
-    return connection_arguments(application) | {
+def _settings(url: str, application: str) -> Any:
+    return connection_arguments(url, application) | {
         "session": _LIMITS.settings,
         "tcp_user_timeout": "5000",
     }

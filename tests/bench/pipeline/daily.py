@@ -1,10 +1,11 @@
-"""What the second day costs: snapshot and audit of a site of which some pages have changed.
+"""What the days after the first cost: snapshot and audit of a site of which some pages change.
 
-    python -m tests.bench.pipeline.daily [--changed 0.01] [--text-bytes 4900] [--together]
-        [--apart] [SIZE …]
+    python -m tests.bench.pipeline.daily [--changed 0.01] [--removed 0.1] [--days 1]
+        [--text-bytes 4900] [--together] [--apart] [SIZE …]
 
-The first day archives everything, makes a snapshot from nothing and audits by it; then pages are
-distributed again (spread over the site, or neighbours with `--together`), and the tasks run again.
+The first day archives everything, makes a snapshot from nothing and audits by it. On each day after
+it pages change (spread over the site, or neighbours with `--together`): most are distributed again,
+some of them are removed. Then the tasks run again.
 `run` has snapshot and audit in one session; with `--apart` each is a program of its own, as the
 archive always is. CPU seconds are those of the tasks' processes, Postgres' own are not among them.
 """
@@ -13,7 +14,7 @@ import argparse
 import json
 import random
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -39,15 +40,18 @@ from tests.harness.postgres import running_postgres
 _AFTER = ("snapshot", "audit")
 
 
-def _changed(size: int, share: float, *, together: bool) -> Sequence[int]:
-    count = max(1, int(size * share))
-    return range(count) if together else sorted(random.Random(7).sample(range(size), count))
+def _changed(size: int, day: int, options: argparse.Namespace) -> Iterator[tuple[int, bool]]:
+    """Yield which pages change on a day, and whether they go."""
+    source, count = random.Random(day), max(1, int(size * options.changed))
+    numbers = range(count) if options.together else source.sample(range(size), count)
+    removed = set(source.sample(numbers, int(count * options.removed)))
+    return ((number, number in removed) for number in sorted(numbers))
 
 
-def _after(number: int, given: list[str]) -> Node:
+def _after(number: int, day: int, given: list[str]) -> Node:
     before = page(number, given)
     # In the order of members in which PostgreSQL writes JSON, as exported content has it.
-    properties = {"n": number, "day": 2, "text": given[(number + 1) % len(given)]}
+    properties = {"n": number, "day": day, "text": given[(number + day) % len(given)]}
     return Node(before.path, before.type, json.dumps(properties))
 
 
@@ -60,20 +64,30 @@ def _run(bench: Bench, environment: dict[str, str], day: str, *, apart: bool) ->
         emit(name, run.cpu_s, unit, size=bench.size, wall_s=run.wall_s, **memory)
 
 
+_UPSERT = """
+INSERT INTO content.node (path, type, properties, binaries) VALUES (%s, %s, %s, '{}')
+ON CONFLICT (path) DO UPDATE SET properties = excluded.properties
+"""
+
+
+def _imported(connection: psycopg.Connection, node: Node | str) -> None:
+    if isinstance(node, Node):
+        connection.execute(_UPSERT, (node.path, node.type, node.properties))
+    else:
+        connection.execute("DELETE FROM content.node WHERE path = %s", (node,))
+
+
 def _distribute(
-    journal_url: str, blobs: str, nodes: Iterator[Node], first: int, subscriber: str
+    journal_url: str, blobs: str, nodes: Iterator[Node | str], first: int, subscriber: str
 ) -> None:
-    """Append a package for each node, and let the subscriber have imported them."""
+    """Append a package for each node or path, and let the subscriber have imported them."""
     store, producer = open_blobs(blobs), str(uuid.uuid4())
     journal = open_journal(journal_url, client_name="bench")
     with psycopg.connect(subscriber) as connection:
 
         def packages() -> Iterator[Outgoing]:
             for sequence, node in enumerate(nodes):
-                connection.execute(
-                    "UPDATE content.node SET properties = %s WHERE path = %s",
-                    (node.properties, node.path),
-                )
+                _imported(connection, node)
                 yield package_of(node, first + sequence, producer, sequence, store)
 
         append_all(journal, packages())
@@ -94,17 +108,24 @@ def measure(bench: Bench, options: argparse.Namespace) -> None:
     bench._place(subscriber, journal_url)
     environment["PACKHORSE_SUBSCRIBER_DATABASES"] = json.dumps({"sub": subscriber})
     _run(bench, environment, "from nothing", apart=options.apart)
-    numbers = _changed(bench.size, options.changed, together=options.together)
-    nodes = (_after(number, given) for number in numbers)
-    blobs = environment["PACKHORSE_BLOBS_URL"]
-    _distribute(journal_url, blobs, nodes, bench.size, subscriber)
-    _run(bench, environment, f"{len(numbers)} changed", apart=options.apart)
+    blobs, first = environment["PACKHORSE_BLOBS_URL"], bench.size
+    for day in range(2, 2 + options.days):
+        changed = list(_changed(bench.size, day, options))
+        nodes = (
+            page(number, given).path if goes else _after(number, day, given)
+            for number, goes in changed
+        )
+        _distribute(journal_url, blobs, nodes, first, subscriber)
+        first += len(changed)
+        _run(bench, environment, f"day {day}, {len(changed)} changed", apart=options.apart)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sizes", nargs="*", type=int, default=[100_000])
     parser.add_argument("--changed", type=float, default=0.01)
+    parser.add_argument("--removed", type=float, default=0.1)
+    parser.add_argument("--days", type=int, default=1)
     parser.add_argument("--text-bytes", type=int, default=4_900)
     parser.add_argument("--together", action="store_true")
     parser.add_argument("--apart", action="store_true")

@@ -81,13 +81,18 @@ def _packages(blobs_folder: str, count: int, given: list[str]) -> Iterator[Outgo
         yield package_of(page(number, given), number, producer, number, blobs)
 
 
-def package_of(node: Node, number: int, producer: str, sequence: int, blobs: BlobStore) -> Outgoing:
-    """Return the package of one page; `number` makes its id."""
+def package_of(
+    node: Node | str, number: int, producer: str, sequence: int, blobs: BlobStore
+) -> Outgoing:
+    """Return the package of one page, or of the removal of a path; `number` makes its id."""
     package_id = f"dstrpck-{1_700_000_000_000 + number}-{number:016x}"
-    packed = pack([node], package_id, blobs)
+    path, action, packed = str(node), Action.DELETE, None
+    if isinstance(node, Node):
+        path, action, packed = node.path, Action.ADD, pack([node], package_id, blobs)
+    sizes = (packed.length, packed.node_count) if packed else (0, 0)
     entry = PackageEntry(
-        package_id, AGENT, Action.ADD, (node.path,), (), "bench", producer, 1, sequence,
-        packed.length, packed.node_count, 1_700_000_000_000 + number,
-    )  # fmt: skip
-    encoded = encode_package(PackageMessage(entry, packed.body))
+        *(package_id, AGENT, action, (path,), (), "bench", producer, 1, sequence),
+        *(*sizes, 1_700_000_000_000 + number),
+    )
+    encoded = encode_package(PackageMessage(entry, packed and packed.body))
     return Outgoing(encoded.value, dict(encoded.headers))

@@ -27,7 +27,7 @@ class LeaseSession:
     def __init__(self, url: str, name: str, patience_s: float) -> None:
         milliseconds = int(patience_s * 1000)
         limits = Timeouts(milliseconds * 3 // 4, milliseconds // 2, milliseconds)
-        self._settings: Any = connection_arguments(name) | {
+        self._settings: Any = connection_arguments(url, name) | {
             "connect_timeout": str(max(2, int(patience_s))),
             "tcp_user_timeout": str(milliseconds),
             "session": limits.settings

@@ -33,7 +33,7 @@ class HintedSession:
 
     def __init__(self, url: str, name: str, channel: str) -> None:
         self._url, self._channel = conninfo(url), channel
-        self._settings: Any = connection_arguments(name) | {"session": _TIMEOUTS.settings}
+        self._settings: Any = connection_arguments(url, name) | {"session": _TIMEOUTS.settings}
         self._connection: PatientConnection | None = None
         self._hints: list[str] = []
         self._bell = Bell()
