@@ -17,11 +17,12 @@ from pydantic import ValidationError
 from packhorse.db.connect import connect
 from packhorse.messaging.open import open_journal
 from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.http import Service
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.runtime.metrics import CLEANUP_LAST_SUCCESS
 from packhorse.runtime.principal import Principal
 from packhorse_services.cleanup import cleanup_lock, ledger
-from packhorse_services.cleanup.app import CleanupService, _show_success, cleanup_service
+from packhorse_services.cleanup.app import _show_success, cleanup_service
 from packhorse_services.cleanup.cleanup_lock import CleanupBusy, acquire_lock
 from packhorse_services.cleanup.report import RunState
 from packhorse_services.cleanup.settings import Settings
@@ -95,7 +96,7 @@ class _Tokens:
 
 
 @pytest.fixture
-def service(stage: Stage) -> Iterator[CleanupService]:
+def service(stage: Stage) -> Iterator[Service]:
     settings = Settings.model_validate({"database_url": stage.url})
     service = cleanup_service(settings, stage.journal, stage.blobs, Authenticator(_Tokens()))
     with Lifecycle(service.components[:1]):  # the pool
@@ -103,7 +104,7 @@ def service(stage: Stage) -> Iterator[CleanupService]:
 
 
 def _ask(
-    service: CleanupService, method: str, path: str, *, token: str = "admin", **options: Any
+    service: Service, method: str, path: str, *, token: str = "admin", **options: Any
 ) -> httpx.Response:
     async def asking() -> httpx.Response:
         transport = httpx.ASGITransport(service.app)
@@ -118,16 +119,14 @@ def _ask(
     ("method", "path"),
     [("GET", "/cleanup/runs"), ("GET", "/cleanup/runs/1"), ("POST", "/cleanup/runs")],
 )
-def test_runs_are_for_admins(service: CleanupService, method: str, path: str) -> None:
+def test_runs_are_for_admins(service: Service, method: str, path: str) -> None:
     body: dict[str, Any] = {"json": {}} if method == "POST" else {}
     assert _ask(service, method, path, token="", **body).status_code == 401
     assert _ask(service, method, path, token="stranger", **body).status_code == 401
     assert _ask(service, method, path, token="viewer", **body).status_code == 403
 
 
-def test_a_run_that_is_asked_for_is_done_and_can_be_read(
-    stage: Stage, service: CleanupService
-) -> None:
+def test_a_run_that_is_asked_for_is_done_and_can_be_read(stage: Stage, service: Service) -> None:
     old = stage.publish()
     stage.forget_log()
     [_, _, runs, _] = service.components
@@ -152,14 +151,14 @@ def test_a_run_that_is_asked_for_is_done_and_can_be_read(
     assert stage.acts() == [("admin", "startCleanupRun")] * 2
 
 
-def test_a_second_request_while_one_waits_is_409(service: CleanupService) -> None:
+def test_a_second_request_while_one_waits_is_409(service: Service) -> None:
     assert _ask(service, "POST", "/cleanup/runs", json={}).status_code == 202
     answer = _ask(service, "POST", "/cleanup/runs", json={})
     assert answer.status_code == 409
     assert answer.json()["type"] == "/problems/run-waits"
 
 
-def test_removals_come_in_pages(stage: Stage, service: CleanupService) -> None:
+def test_removals_come_in_pages(stage: Stage, service: Service) -> None:
     packages = {stage.publish() for _ in range(5)}
     stage.forget_log()
     run = stage.run()
@@ -187,13 +186,13 @@ def test_removals_come_in_pages(stage: Stage, service: CleanupService) -> None:
         ("/cleanup/runs/1?after=%00", 422),
     ],
 )
-def test_wrong_requests_are_problems(service: CleanupService, path: str, status: int) -> None:
+def test_wrong_requests_are_problems(service: Service, path: str, status: int) -> None:
     answer = _ask(service, "GET", path)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_it_is_ready_when_journal_database_and_blobs_are(service: CleanupService) -> None:
+def test_it_is_ready_when_journal_database_and_blobs_are(service: Service) -> None:
     checks = _ask(service, "GET", "/readyz?verbose", token="").json()["checks"]
     assert checks == {"database": "ok", "journal": "ok", "blobs": "ok"}
 
@@ -252,7 +251,7 @@ def test_wrong_settings_are_one_sentence(environment: dict[str, str]) -> None:
 
 
 def test_every_replica_and_every_start_shows_when_the_last_run_succeeded(
-    stage: Stage, service: CleanupService
+    stage: Stage, service: Service
 ) -> None:
     def shown() -> float:
         CLEANUP_LAST_SUCCESS.set(0)  # what this process has done itself does not count

@@ -6,7 +6,7 @@ import pytest
 
 from packhorse.db.connect import open_pool
 from packhorse.wire.messages import Status
-from packhorse_services.publisher.outcomes.outcome_housekeeping import OutcomeHousekeeping
+from packhorse_services.publisher.assembly.housekeeping import OutcomeHousekeeping
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publisher_site import Site, publish, states, until_failed
 from tests.harness.publishing import AGENT, TOPICS

@@ -1,11 +1,8 @@
 """A cleanup service put together: its parts, its HTTP service, and what makes it ready."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
-
-from fastapi import FastAPI
 
 from packhorse.blobs.api import BlobStore
 from packhorse.db.metadata import BOOKKEEPER
@@ -17,8 +14,7 @@ from packhorse.jobs.host import JobsHost, open_jobs
 from packhorse.jobs.work.heartbeat import WorkerSettings
 from packhorse.messaging.api import Journal
 from packhorse.runtime.auth import Authenticator
-from packhorse.runtime.http import ServiceDescription, add_routes, create_app
-from packhorse.runtime.lifecycle import Component
+from packhorse.runtime.http import Service, ServiceDescription, add_routes, create_app
 from packhorse.runtime.metrics import CLEANUP_LAST_SUCCESS, report
 from packhorse.runtime.periodic import Periodic
 from packhorse.runtime.problems import ProblemKind
@@ -63,14 +59,6 @@ _SERVICE = ServiceDescription(
 )
 
 
-@dataclass(frozen=True)
-class CleanupService:
-    """A service that is put together and not started."""
-
-    app: FastAPI
-    components: Sequence[Component]
-
-
 def sweep_of(settings: Settings, journal: Journal, blobs: BlobStore) -> Sweep:
     """Return what does the runs."""
     topic = settings.topics.package
@@ -83,7 +71,7 @@ def cleanup_service(
     blobs: BlobStore,
     authenticator: Authenticator,
     cluster: OwnCluster | None = None,
-) -> CleanupService:
+) -> Service:
     """Put a cleanup service together; nothing connects before it is started.
 
     Runs are done by any instance; the one that has the leader task in `cluster` asks the journal to
@@ -105,7 +93,7 @@ def cleanup_service(
     app.state.pool, app.state.records = share, Records(journal, blobs)
     app.state.application = "cleanup" if cluster is None else cluster.discovery.instance_id
     taking_part = () if cluster is None else (cluster,)
-    return CleanupService(app, (pool, *taking_part, last_success, runs, retention))
+    return Service(app, (pool, *taking_part, last_success, runs, retention))
 
 
 def _readiness(settings: Settings, share: Share, journal: Journal, blobs: BlobStore) -> Readiness:

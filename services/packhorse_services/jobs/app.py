@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from fastapi import APIRouter, FastAPI
 
@@ -14,7 +13,7 @@ from packhorse.jobs.queue import QueueChanged, UnknownQueue
 from packhorse.jobs.scheduling.errors import ScheduleChanged, ScheduleExists, UnknownSchedule
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.feed import StreamsEnded, TooManyStreams
-from packhorse.runtime.http import ServiceDescription, add_routes, create_app
+from packhorse.runtime.http import Service, ServiceDescription, add_routes, create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.readiness import Readiness
@@ -58,14 +57,6 @@ _ROUTERS: Sequence[APIRouter] = (
 )
 
 
-@dataclass(frozen=True)
-class JobsService:
-    """A service that is put together and not started."""
-
-    app: FastAPI
-    components: Sequence[Component]
-
-
 _SERVICE = ServiceDescription(
     "packhorse jobs", DESCRIPTION, problems=_PROBLEMS, documentation=(f"{__package__}.http",)
 )
@@ -77,7 +68,7 @@ def jobs_service(
     *,
     components: Sequence[Component] = (),
     docs: bool = False,
-) -> JobsService:
+) -> Service:
     """Put a jobs service together; nothing connects before it is started.
 
     `components` are started before requests are taken, and stopped after the last.
@@ -97,4 +88,4 @@ def jobs_service(
     )
     app.state.parts = parts
     add_routes(app, *_ROUTERS, act_router(lambda request, ask: of(request).ask(ask)))
-    return JobsService(app, components)
+    return Service(app, components)

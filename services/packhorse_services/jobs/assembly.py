@@ -1,7 +1,6 @@
 """Makes the parts of a jobs service from its settings."""
 
 from packhorse.app.watching import ContentWatches
-from packhorse.clock import SystemClock
 from packhorse.db.pool import SharedPool
 from packhorse.jobs.channels import EVENTS
 from packhorse.jobs.declaring import Declared
@@ -9,8 +8,9 @@ from packhorse.jobs.host import LEADER_TASKS, open_jobs
 from packhorse.jobs.jobs import Jobs
 from packhorse.jobs.ledger.gauges import Gauges
 from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.http import Service
 from packhorse.topology.own_cluster import InstanceProperties, join
-from packhorse_services.jobs.app import JobsService, jobs_service
+from packhorse_services.jobs.app import jobs_service
 from packhorse_services.jobs.hooks.delivery import add_deliveries
 from packhorse_services.jobs.hooks.hook import queue_of, watch_of
 from packhorse_services.jobs.housekeeping import QUEUE, SCHEDULES, consumers_of
@@ -22,7 +22,7 @@ ROLE = "jobs"
 _CONNECTIONS = 8
 
 
-def assemble(settings: Settings, authenticator: Authenticator) -> JobsService:
+def assemble(settings: Settings, authenticator: Authenticator) -> Service:
     """Put a jobs service together; nothing connects before it is started."""
     url = settings.database_url.get_secret_value()
     announced = InstanceProperties(ROLE, endpoint=settings.endpoint, leader_tasks=LEADER_TASKS)
@@ -46,7 +46,6 @@ def assemble(settings: Settings, authenticator: Authenticator) -> JobsService:
         jobs=Jobs(share.connection, cluster.discovery.instance_id),
         hub=hub,
         discovery=cluster.discovery,
-        clock=SystemClock(),
     )
     watching = ContentWatches(share.connection, watches)
     components = (pool, watching, cluster, host, hub, Gauges(share.connection))

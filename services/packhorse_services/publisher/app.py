@@ -1,8 +1,7 @@
 """A publisher's HTTP service: its routes, its errors, its lifespan."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from fastapi import FastAPI
 
@@ -12,8 +11,7 @@ from packhorse.messaging.deduplication import ProducerExpired, ProducerFenced
 from packhorse.packages.build import PathMissing, PathPresent, PathRefused
 from packhorse.runtime.direct_routes import serve_directly
 from packhorse.runtime.feed import StreamsEnded, TooManyStreams
-from packhorse.runtime.http import ServiceDescription, add_routes, create_app
-from packhorse.runtime.lifecycle import Component
+from packhorse.runtime.http import Service, ServiceDescription, add_routes, create_app
 from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.stopping import calling_at_stop
@@ -69,7 +67,7 @@ from packhorse_services.publisher.releases.contents import (
 )
 from packhorse_services.publisher.settings import Settings
 
-__all__ = ["Backends", "PublisherProgram", "publisher"]
+__all__ = ["Backends", "publisher"]
 
 DESCRIPTION = "Distributes content of the author to all subscribers, and shows their queues."
 
@@ -134,18 +132,10 @@ PROBLEMS: Mapping[type[Exception], ProblemKind] = {
 }
 
 
-@dataclass(frozen=True)
-class PublisherProgram:
-    """A publisher that is put together and not started."""
-
-    app: FastAPI
-    components: Sequence[Component]
-
-
-def publisher(settings: Settings, backends: Backends) -> PublisherProgram:
+def publisher(settings: Settings, backends: Backends) -> Service:
     """Put a publisher together; nothing connects before it is started."""
     parts = assemble(settings, backends)
-    return PublisherProgram(_app(settings, backends, parts), parts.components)
+    return Service(_app(settings, backends, parts), parts.components)
 
 
 _SERVICE = ServiceDescription(

@@ -9,7 +9,7 @@ from fastapi import APIRouter, FastAPI
 from packhorse.errors import Transient
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.feed import StreamsEnded, TooManyStreams
-from packhorse.runtime.http import ServiceDescription, add_routes, create_app
+from packhorse.runtime.http import Service, ServiceDescription, add_routes, create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.metrics import report
 from packhorse.runtime.problems import ProblemKind
@@ -39,14 +39,6 @@ class NoHeartbeat(Transient):
     """The last heartbeat failed, or there has been none."""
 
 
-@dataclass(frozen=True)
-class TopologyService:
-    """A service that is put together and not started."""
-
-    app: FastAPI
-    components: Sequence[Component]
-
-
 _SERVICE = ServiceDescription(
     "packhorse topology", DESCRIPTION, problems=_PROBLEMS, documentation=(f"{__package__}.http",)
 )
@@ -59,7 +51,7 @@ def topology_service(
     connector_routes: APIRouter | None = None,
     components: Sequence[Component] = (),
     docs: bool = False,
-) -> TopologyService:
+) -> Service:
     """Put a topology service together; nothing connects before it is started.
 
     `components` are started behind the discovery, and stopped before it.
@@ -75,7 +67,7 @@ def topology_service(
     app = create_app(_SERVICE, authenticator, ready, lifespan=lifespan, docs=docs)
     app.state.parts = parts
     add_routes(app, *_ROUTERS, *([] if connector_routes is None else [connector_routes]))
-    return TopologyService(app, (_Following(parts), parts.discovery, *components))
+    return Service(app, (_Following(parts), parts.discovery, *components))
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,14 @@ from packhorse.clock import Clock, SystemClock
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.http import Service
 from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.open import open_discovery
 from packhorse.topology.own_cluster import InstanceProperties
 from packhorse.topology.patience import PatientPool, patient_pool
 from packhorse.topology.properties import FixedProperties
 from packhorse.topology.voting.member import VotingMember
-from packhorse_services.topology.app import TopologyService, topology_service
+from packhorse_services.topology.app import topology_service
 from packhorse_services.topology.connectors.allow_list import AllowList
 from packhorse_services.topology.connectors.component import Connectors
 from packhorse_services.topology.connectors.knowledge import FollowedTopology, Knowledge
@@ -30,7 +31,7 @@ from packhorse_services.topology.settings import Settings
 ROLE = "topology"
 
 
-def assemble(settings: Settings, authenticator: Authenticator) -> TopologyService:
+def assemble(settings: Settings, authenticator: Authenticator) -> Service:
     """Put a topology service together; nothing connects before it is started."""
     url = settings.database_url.get_secret_value()
     clock = SystemClock()

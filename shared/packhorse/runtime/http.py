@@ -19,12 +19,22 @@ import packhorse
 from packhorse.runtime.auth import Authenticator, require
 from packhorse.runtime.direct_routes import DirectRoutes
 from packhorse.runtime.edge import Edge, respond_to
+from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.limits import DEFAULT_LIMITS, ServiceLimits
 from packhorse.runtime.metrics import BUILD, Reported
 from packhorse.runtime.openapi import complete
 from packhorse.runtime.problems import GENERIC, TABLE, Problem, ProblemKind, Table
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.validation import StrictRoute, problem_of_validation
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service that is put together and not started."""
+
+    app: FastAPI
+    components: Sequence[Component]
+
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 

@@ -8,19 +8,19 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from packhorse.clock import SystemClock
 from packhorse.db.connect import open_pool
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.jobs.channels import EVENTS
 from packhorse.jobs.jobs import Jobs
 from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.http import Service
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.runtime.listen import Listener
 from packhorse.runtime.principal import Principal
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.properties import CONSUMERS, FixedProperties
-from packhorse_services.jobs.app import JobsService, jobs_service
+from packhorse_services.jobs.app import jobs_service
 from packhorse_services.jobs.http.event_feed import JobEventHub
 from packhorse_services.jobs.http.parts import JobsServices
 from tests.harness.topology.scripted import Callers, ScriptedMembership, ScriptedRemotes
@@ -40,7 +40,7 @@ class JobsSite:
     database_url: str
     jobs: Jobs
     callers: Callers
-    service: JobsService
+    service: Service
     membership: ScriptedMembership
 
     def finished(self, number: int, state: str = "SUCCEEDED", **columns: Any) -> int:
@@ -103,7 +103,12 @@ def jobs_site(database_url: str, consumers: str = "images/**") -> Iterator[JobsS
     )
     hub, hints = JobEventHub(pool.connection, max_streams=2), Listener(database_url)
     hints.on(EVENTS, hub.hear)
-    parts = JobsServices(pool=pool, jobs=jobs, hub=hub, discovery=discovery, clock=SystemClock())
+    parts = JobsServices(
+        pool=pool,
+        jobs=jobs,
+        hub=hub,
+        discovery=discovery,
+    )
     service = jobs_service(parts, Authenticator(callers), components=[discovery, hints, hub])
     site = JobsSite("", database_url, jobs, callers, service, membership)
     with Lifecycle(service.components):

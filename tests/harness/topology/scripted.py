@@ -9,13 +9,14 @@ from typing import Any
 
 from packhorse.clock import SystemClock
 from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.http import Service
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.runtime.principal import Principal
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.membership import Observation, StoreUnavailable
 from packhorse.topology.properties import FixedProperties
 from packhorse.topology.view import ClusterView, InstanceDescription
-from packhorse_services.topology.app import TopologyService, topology_service
+from packhorse_services.topology.app import topology_service
 from packhorse_services.topology.connectors.states import ConnectorState
 from packhorse_services.topology.http.event_feed import Feed
 from packhorse_services.topology.http.parts import TopologyServices
@@ -155,7 +156,7 @@ class Scripted:
     remotes: ScriptedRemotes
     feed: Feed
     discovery: Discovery
-    service: TopologyService
+    service: Service
     callers: Callers
     connectors: list[ConnectorState] = field(default_factory=list)
 

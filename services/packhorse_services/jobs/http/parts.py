@@ -9,7 +9,6 @@ from fastapi import Request
 from psycopg import Connection
 
 from packhorse.bookkeeping.audit_rows import write_act
-from packhorse.clock import Clock
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.pool import Lender
 from packhorse.db.roles import act_as
@@ -28,7 +27,6 @@ class JobsServices:
     jobs: Jobs
     hub: JobEventHub
     discovery: Discovery
-    clock: Clock
 
     async def ask(self, question: Callable[[Connection], Result], *, act: bool = True) -> Result:
         """Run a question in a thread, as the bookkeeper, in one transaction that then commits.

@@ -2,20 +2,26 @@
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from psycopg import Connection
 
-from packhorse.db.batches import in_batches
+from packhorse.bookkeeping import subscriber_rows
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.pool import Lender
+from packhorse.db.roles import act_as
 from packhorse.messaging.api import Journal
+from packhorse.wire.topics import PACKAGE_RETENTION_MS
 from packhorse_services.publisher.commands import command_rows as commands
 from packhorse_services.publisher.outbox import idempotency, outbox_rows, producers, release_rows
+from packhorse_services.publisher.outcomes import outcome_rows
+from packhorse_services.publisher.outcomes.outcome_rows import Keeping
 from packhorse_services.publisher.queues.history import sample_rows
 
 logger = logging.getLogger(__name__)
 
-_BATCH = 1_000
+_BATCH, _MOST_BATCHES = 1_000, 100
+_WEEK_S = PACKAGE_RETENTION_MS / 1000
 _KEEP_COMMANDS_S = 30 * 24 * 3600.0
 _KEEP_RELEASES_S = 30 * 24 * 3600.0
 
@@ -37,16 +43,64 @@ class Housekeeping:
 
     def tidy(self) -> None:
         """Do it once. Raises `JournalUnavailable` or `psycopg.Error`; the next round goes on."""
-        keys = self._repeat(lambda c: idempotency.forget(c, self._keep_keys_s, _BATCH))
-        unused = self._repeat(lambda c: producers.forget(c, self._keep_producers_s, _BATCH))
-        self._repeat(lambda c: commands.forget(c, _KEEP_COMMANDS_S, _BATCH))
-        self._repeat(lambda c: release_rows.forget(c, _KEEP_RELEASES_S, _BATCH))
-        self._repeat(lambda c: sample_rows.forget(c, sample_rows.KEPT_S, _BATCH))
+        keys = _repeat(self._pool, lambda c: idempotency.forget(c, self._keep_keys_s, _BATCH))
+        unused = _repeat(self._pool, lambda c: producers.forget(c, self._keep_producers_s, _BATCH))
+        _repeat(self._pool, lambda c: commands.forget(c, _KEEP_COMMANDS_S, _BATCH))
+        _repeat(self._pool, lambda c: release_rows.forget(c, _KEEP_RELEASES_S, _BATCH))
+        _repeat(self._pool, lambda c: sample_rows.forget(c, sample_rows.KEPT_S, _BATCH))
         oldest = self._journal.bounds(self._topic).oldest
-        rows = self._repeat(lambda c: outbox_rows.forget_below(c, oldest, _BATCH))
+        rows = _repeat(self._pool, lambda c: outbox_rows.forget_below(c, oldest, _BATCH))
         if keys or rows or unused:
             forgotten = {"keys": keys, "distributions": rows, "producers": unused}
             logger.info("forgot old requests", extra=forgotten)
 
-    def _repeat(self, forget: Callable[[Connection], int]) -> int:
-        return in_batches(self._pool, BOOKKEEPER, forget, _BATCH)
+
+class OutcomeHousekeeping:
+    """Removes old outcomes and silent subscribers of one publisher agent (R18).
+
+    Any replica may do it at any time.
+    """
+
+    def __init__(
+        self,
+        pool: Lender,
+        journal: Journal,
+        topic: str,
+        agent: str,
+        *,
+        keep_failed_s: float,
+    ) -> None:
+        self._pool, self._journal, self._topic, self._agent = pool, journal, topic, agent
+        self._keeping = Keeping(keep_failed_s, _WEEK_S)
+
+    def tidy(self) -> None:
+        """Do it once. Raises `JournalUnavailable` or `psycopg.Error`; the next round goes on."""
+        agent = self._agent
+        identity = self._journal.identity(self._topic)
+        oldest = self._journal.bounds(self._topic).oldest
+        limits: Any = {"keeping": self._keeping, "limit": _BATCH}
+        old: list[Callable[[Connection], int]] = [
+            lambda c: outcome_rows.forget(c, agent, identity, oldest, **limits),
+            lambda c: outcome_rows.forget_of_other_logs(c, agent, identity, **limits),
+            lambda c: subscriber_rows.remove_silent(c, agent, _WEEK_S, _BATCH),
+        ]
+        removed = sum(_repeat(self._pool, forget) for forget in old)
+        if removed:
+            logger.info("forgot old outcomes and subscribers", extra={"rows": removed})
+
+
+def _repeat(pool: Lender, forget: Callable[[Connection], int]) -> int:
+    """Call `forget` until it removes less than a batch; return how many rows it has removed.
+
+    Each time in a transaction of its own. What is left after a hundred times waits for the next
+    round.
+    """
+    total = 0
+    for _ in range(_MOST_BATCHES):
+        with pool.connection() as connection:
+            act_as(connection, BOOKKEEPER)
+            removed = forget(connection)
+        total += removed
+        if removed < _BATCH:
+            break
+    return total

@@ -14,6 +14,7 @@ from packhorse.messaging.api import Journal
 from packhorse.runtime.lifecycle import Component
 from packhorse.topology.own_cluster import OwnCluster
 from packhorse.wire.topics import Topics
+from packhorse_services.publisher.assembly.housekeeping import OutcomeHousekeeping
 from packhorse_services.publisher.assembly.maintenance import MaintenanceTask
 from packhorse_services.publisher.commands.command_rows import note_status
 from packhorse_services.publisher.outcomes.event_log import (
@@ -22,7 +23,6 @@ from packhorse_services.publisher.outcomes.event_log import (
     snapshot_events,
 )
 from packhorse_services.publisher.outcomes.event_publisher import EventPublisher
-from packhorse_services.publisher.outcomes.outcome_housekeeping import OutcomeHousekeeping
 from packhorse_services.publisher.outcomes.outcome_loop import OutcomeLoop
 from packhorse_services.publisher.outcomes.packages_in_range import PackageSource
 from packhorse_services.publisher.outcomes.progress import RecorderProgress

@@ -28,8 +28,11 @@ _BATCH = 50
 _SENDING = 0x636F6D6D  # "comm"
 
 
-class CommandSender:
-    """A component; one replica sends at a time, or a resume could overtake its pause."""
+class CommandSender(Periodic):
+    """A component; one replica sends at a time, or a resume could overtake its pause.
+
+    What is not sent at its end goes out after the next start.
+    """
 
     def __init__(
         self,
@@ -40,25 +43,9 @@ class CommandSender:
         clock: Clock,
     ) -> None:
         self._pool, self._journal, self._topic, self._agent = pool, journal, topic, agent
-        self._periodic = Periodic("commands", _INTERVAL_S, self._round, clock=clock, at_once=True)
+        super().__init__("commands", _INTERVAL_S, self._round, clock=clock, at_once=True)
         self.rounds = ChangeSignal()
         """Called after every round, also one that failed."""
-
-    def start(self) -> None:
-        """Begin."""
-        self._periodic.start()
-
-    def kick(self) -> None:
-        """Send soon."""
-        self._periodic.kick()
-
-    def stop(self, timeout: float) -> None:
-        """End; what is not sent goes out after the next start."""
-        self._periodic.stop(timeout)
-
-    def failure(self) -> BaseException | None:
-        """Return what ended the thread."""
-        return self._periodic.failure()
 
     def _round(self) -> None:
         try:

@@ -4,7 +4,6 @@ It is a session lock of Postgres on a connection of its own, taken by a statemen
 transaction begins: a REPEATABLE READ transaction takes its snapshot with its first query.
 """
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -17,8 +16,6 @@ from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_always_as
 from packhorse.errors import Transient
 from packhorse_services.publisher.outbox.append_state import ensure_state
-
-logger = logging.getLogger(__name__)
 
 _LOCK = 0x736C6F74  # "slot"
 _IDLE = "90s"

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Protocol
 
 from psycopg import Connection
 
@@ -19,7 +18,7 @@ from packhorse.wire.messages import PackageDistributed, Status, SubscriberState
 from packhorse.wire.topics import MAX_RECORD_BYTES, Topics
 from packhorse_services.publisher.outcomes import outcome_rows
 from packhorse_services.publisher.outcomes.distribution_state import DistributionState
-from packhorse_services.publisher.outcomes.event_log import Event
+from packhorse_services.publisher.outcomes.event_log import EventAppender
 from packhorse_services.publisher.outcomes.outcome_rows import OutcomeThere
 from packhorse_services.publisher.outcomes.packages_in_range import PackageSource, Placed
 from packhorse_services.publisher.outcomes.progress import TopicCursor, move_cursor, read_cursor
@@ -46,18 +45,6 @@ class AnnouncedState:
         return max(self.subscription.settled_offset, self.subscription.started_offset)
 
 
-class Log(Protocol):
-    """Where events go."""
-
-    def append(self, journal_id: str, events: Sequence[Event]) -> None:
-        """Append those that are not there yet; raises unless all are there."""
-        ...
-
-    def close(self) -> None:
-        """Forget what is known of the topic."""
-        ...
-
-
 class EventPublisher:
     """Of one publisher agent; used by one thread, whose turn it is."""
 
@@ -68,7 +55,7 @@ class EventPublisher:
         agent: str,
         *,
         packages: PackageSource,
-        log: Log,
+        log: EventAppender,
         clock: Clock,
     ) -> None:
         self._journal, self._topics, self._agent = journal, topics, agent

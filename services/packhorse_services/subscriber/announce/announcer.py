@@ -4,7 +4,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from packhorse.clock import Clock, SystemClock
+from packhorse.clock import Clock
 from packhorse.messaging.api import Journal, Outgoing
 from packhorse.packages.path_filter import EVERYTHING, PathFilter
 from packhorse.runtime.metrics import SUBSCRIBER_LAG_ENTRIES, SUBSCRIBER_LAG_SECONDS
@@ -34,7 +34,7 @@ class Identity:
     path_filter: PathFilter = EVERYTHING
 
 
-class Announcer:
+class Announcer(Periodic):
     """A component; only the worker that holds the lease speaks for the subscriber.
 
     It speaks once every subscription has found its position under that lease: what a report holds
@@ -50,15 +50,10 @@ class Announcer:
         lease: Lease,
         clock: Clock | None = None,
     ) -> None:
+        super().__init__("announcer", identity.announce_s, self._round, clock=clock)
         self._journal, self._topics, self._identity = journal, topics, identity
         self._reports, self._lease = reports, lease
-        self._clock = clock or SystemClock()
         self._ending, self._hurried = threading.Event(), threading.Event()
-        self._periodic = Periodic("announcer", identity.announce_s, self._round, clock=self._clock)
-
-    def start(self) -> None:
-        """Begin."""
-        self._periodic.start()
 
     def kick(self, *, awaited: bool = False) -> None:
         """Announce soon; many kicks become a few announcements a second.
@@ -67,17 +62,13 @@ class Announcer:
         """
         if awaited:
             self._hurried.set()
-        self._periodic.kick()
+        super().kick()
 
     def stop(self, timeout: float) -> None:
         """End."""
         self._ending.set()
         self._hurried.set()
-        self._periodic.stop(timeout)
-
-    def failure(self) -> BaseException | None:
-        """Return what ended the thread."""
-        return self._periodic.failure()
+        super().stop(timeout)
 
     def announce(self) -> None:
         """Append one announcement. Raises what the journal raises."""

@@ -41,35 +41,27 @@ class ReadySettings:
     """So long after the start it is ready in any case; 0: never."""
 
 
-class CatchingUp:
+class CatchingUp(Periodic):
     """A component that looks at the subscriptions; `check` may be called by any thread."""
 
     def __init__(
         self, reports: Sequence[SubscriptionReport], settings: ReadySettings, clock: Clock
     ) -> None:
-        self._reports, self._settings, self._clock = reports, settings, clock
+        super().__init__(
+            "catching-up", _LOOK_S, self.look, clock=clock, done=lambda: self._why_not is None
+        )
+        self._reports, self._settings = reports, settings
         self._idle_since: dict[SubscriptionReport, float] = {}
         self._lock = threading.Lock()
         self._began = clock.monotonic()
         self._why_not: str | None = _CATCHING_UP
         self._shown = ""
-        self._periodic = Periodic(
-            "catching-up", _LOOK_S, self.look, clock=clock, done=lambda: self._why_not is None
-        )
 
     def start(self) -> None:
         """Begin; the time until it is ready counts from here."""
         self._began = self._clock.monotonic()
         self.look()
-        self._periodic.start()
-
-    def stop(self, timeout: float) -> None:
-        """End."""
-        self._periodic.stop(timeout)
-
-    def failure(self) -> BaseException | None:
-        """Return what ended the thread."""
-        return self._periodic.failure()
+        super().start()
 
     def check(self) -> None:
         """Raise `NotReady` with the reason until all subscriptions have caught up."""

@@ -1,6 +1,5 @@
 """Statuses: written with the import, sent afterwards, marked sent in a second transaction (R9)."""
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,8 +18,6 @@ from packhorse_services.subscriber.announce.subscription_report import Settled
 from packhorse_services.subscriber.commands import ledger
 from packhorse_services.subscriber.journal.arrivals import Mark
 from packhorse_services.subscriber.journal.position import Position
-
-logger = logging.getLogger(__name__)
 
 _BATCH = 1_000
 _APPEND_TIMEOUT_S = 30.0
@@ -88,7 +85,7 @@ def _nobody(_: Mapping[str, Settled], _awaited: bool) -> None:
     pass
 
 
-class StatusSender:
+class StatusSender(Periodic):
     """A component that sends the statuses of each subscription in its order, at least once.
 
     After a round that was asked for, or that got further, `on_settled` hears for each publisher
@@ -112,28 +109,20 @@ class StatusSender:
         self._connection: Connection | None = None
         self._settled: dict[str, Settled] = {}
         self._requested, self._awaited = threading.Event(), threading.Event()
-        self._periodic = Periodic("statuses", _INTERVAL_S, self._round, at_once=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._periodic.start()
+        super().__init__("statuses", _INTERVAL_S, self._round, at_once=True)
 
     def kick(self, *, awaited: bool = False) -> None:
         """Send soon; `awaited` says that somebody waits for what is to be sent."""
         if awaited:
             self._awaited.set()
         self._requested.set()
-        self._periodic.kick()
+        super().kick()
 
     def stop(self, timeout: float) -> None:
         """End, and close the database connection."""
-        self._periodic.stop(timeout)
+        super().stop(timeout)
         if self._connection is not None:
             self._connection.close()
-
-    def failure(self) -> BaseException | None:
-        """Return what ended the thread."""
-        return self._periodic.failure()
 
     def send(self) -> None:
         """Send every status that is not marked sent, unless another worker has the lease.

@@ -106,7 +106,7 @@ class PackageMemory:
                 return forgotten
 
 
-class SubscriberHousekeeping:
+class SubscriberHousekeeping(Periodic):
     """A component that removes old packages and events in the worker with the lease."""
 
     def __init__(
@@ -118,19 +118,7 @@ class SubscriberHousekeeping:
         interval_s: float = _INTERVAL_S,
     ) -> None:
         self._memory, self._connect, self._may_remove = memory, connect, may_remove
-        self._periodic = Periodic("housekeeping", interval_s, self._round, at_once=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._periodic.start()
-
-    def stop(self, timeout: float) -> None:
-        """End."""
-        self._periodic.stop(timeout)
-
-    def failure(self) -> BaseException | None:
-        """Return what ended the thread."""
-        return self._periodic.failure()
+        super().__init__("housekeeping", interval_s, self._round, at_once=True)
 
     def _round(self) -> None:
         if not self._may_remove():

@@ -9,26 +9,14 @@ from packhorse.runtime.periodic import Periodic
 _EVERY_S = 15.0
 
 
-class Gauges:
+class Gauges(Periodic):
     """A component that counts unfinished jobs by queue and state, as far as the store counts."""
 
     def __init__(self, connect: Connect, every_s: float = _EVERY_S) -> None:
+        super().__init__("jobs-gauges", every_s, self.count, at_once=True)
         self._connect = connect
         self._known: set[str] = set()
-        self._periodic = Periodic("jobs-gauges", every_s, self.count, at_once=True)
         report("packhorse_jobs_unfinished")
-
-    def start(self) -> None:
-        """Begin to count."""
-        self._periodic.start()
-
-    def stop(self, timeout: float) -> None:
-        """End."""
-        self._periodic.stop(timeout)
-
-    def failure(self) -> BaseException | None:
-        """Return what ended the loop, which no database does."""
-        return self._periodic.failure()
 
     def count(self) -> None:
         """Count now. Raises `psycopg.Error`."""

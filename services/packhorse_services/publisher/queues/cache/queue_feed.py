@@ -11,7 +11,7 @@ from packhorse.clock import Clock
 from packhorse.errors import Transient
 from packhorse.messaging.api import Journal, Record
 from packhorse.messaging.reading import Polled, Progress, follow, keep_following
-from packhorse.runtime.lifecycle import Worker
+from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.threads import Threads, shared_result
 from packhorse_services.publisher.queues.cache.columns import QueueEntry
 from packhorse_services.publisher.queues.cache.journal_pages import JournalPages, PageRange
@@ -36,8 +36,11 @@ class QueueLoading(Transient):
     """The queue is being read from the journal; ask again shortly."""
 
 
-class QueueFeed:
-    """A component that owns the cache's contents."""
+class QueueFeed(WorkerComponent):
+    """A component that owns the cache's contents.
+
+    It begins at the end of the log; nothing is sent to find out where that is.
+    """
 
     def __init__(self, journal: Journal, topic: str, cache: QueueCache, *, clock: Clock) -> None:
         self._journal, self._topic, self.cache = journal, topic, cache
@@ -60,20 +63,12 @@ class QueueFeed:
         self._polled = Polled()
         self._worker = Worker("queue-tail", self._follow, wake=self._polled.wake)
 
-    def start(self) -> None:
-        """Begin at the end of the log; nothing is sent to find out where that is."""
-        self._worker.start()
-
     def stop(self, timeout: float) -> None:
         """End both threads."""
         self._stopping.set()
         self._worker.stop(timeout)
         self._pages.stop()
         self._fetcher.shutdown(wait=False, cancel_futures=True)
-
-    def failure(self) -> BaseException | None:
-        """Return what the tail's thread died of."""
-        return self._worker.failure()
 
     @property
     def begun(self) -> bool:
