@@ -111,15 +111,6 @@ class JobFilter:
 _LEADING = re.compile(r"[=<>!~]*")
 
 
-def parse_group(text: str) -> StateGroup:
-    """Return the group that somebody names, in whatever case. Raises `InvalidFilter`."""
-    try:
-        return StateGroup(text.upper())
-    except ValueError:
-        known = ", ".join(StateGroup)
-        raise InvalidFilter(f"{text[:80]!r} is no state of jobs: one of {known}") from None
-
-
 def parse_templates(templates: Sequence[Template]) -> tuple[tuple[Condition, ...], ...]:
     """Return the conditions of each template. Raises `InvalidFilter`."""
     if len(templates) > MAX_TEMPLATES:

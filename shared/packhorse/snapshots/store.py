@@ -88,33 +88,6 @@ def usable(
             yield snapshot
 
 
-def newest(
-    blobs: BlobStore,
-    *,
-    journal_id: str,
-    publisher_agents: Collection[str],
-    subscriber: str,
-    at_least: int,
-) -> ContentSnapshot | None:
-    """Return the snapshot of exactly these agents with the highest offset from `at_least` up.
-
-    One that was made for `subscriber` goes before those for everybody, also before newer ones: it
-    leaves out what that subscriber removed. None when there is none.
-    """
-    for_all = None
-    for snapshot in usable(
-        blobs,
-        journal_id=journal_id,
-        publisher_agents=publisher_agents,
-        subscribers=(subscriber, ""),
-        at_least=at_least,
-    ):
-        if snapshot.subscriber == subscriber:
-            return snapshot
-        for_all = for_all or snapshot
-    return for_all
-
-
 def remove(snapshot: ContentSnapshot, blobs: BlobStore) -> None:
     """Remove a snapshot: its manifest, for its parts may be another one's, too.
 

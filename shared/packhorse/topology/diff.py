@@ -1,21 +1,16 @@
 """What has changed from one view of the topology to the next."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from packhorse.topology.view import InstanceDescription, TopologyView
 
-Filter = Callable[[InstanceDescription], bool]
 _Key = tuple[str, str]
-
-
-def _all(_instance: InstanceDescription) -> bool:
-    return True
 
 
 @dataclass(frozen=True, slots=True)
 class PropertyChange:
-    """One retained instance whose properties differ; the names are sorted."""
+    """One instance of both views whose properties differ; the names are sorted."""
 
     instance: InstanceDescription
     """As the new view has it."""
@@ -43,24 +38,17 @@ class TopologyDiff:
     old: TopologyView | None
     new: TopologyView | None
 
-    def added(self, accepts: Filter = _all) -> tuple[InstanceDescription, ...]:
-        """Return the accepted instances that only the new view has."""
-        return _missing(_instances(self.new), _instances(self.old), accepts)
+    def added(self) -> tuple[InstanceDescription, ...]:
+        """Return the instances that only the new view has."""
+        return _missing(_instances(self.new), _instances(self.old))
 
-    def removed(self, accepts: Filter = _all) -> tuple[InstanceDescription, ...]:
-        """Return the accepted instances that only the old view has, as it has them."""
-        return _missing(_instances(self.old), _instances(self.new), accepts)
-
-    def retained(self, accepts: Filter = _all) -> tuple[InstanceDescription, ...]:
-        """Return the instances of both views that are accepted as the new view has them."""
-        old = _instances(self.old)
-        return tuple(
-            one for key, one in _instances(self.new).items() if key in old and accepts(one)
-        )
+    def removed(self) -> tuple[InstanceDescription, ...]:
+        """Return the instances that only the old view has, as it has them."""
+        return _missing(_instances(self.old), _instances(self.new))
 
     @property
     def property_changes(self) -> tuple[PropertyChange, ...]:
-        """Return the retained instances whose properties differ."""
+        """Return the instances of both views whose properties differ."""
         old = _instances(self.old)
         pairs = ((old[key], one) for key, one in _instances(self.new).items() if key in old)
         return tuple(
@@ -85,11 +73,9 @@ def _instances(view: TopologyView | None) -> Mapping[_Key, InstanceDescription]:
 
 
 def _missing(
-    these: Mapping[_Key, InstanceDescription],
-    others: Mapping[_Key, InstanceDescription],
-    accepts: Filter,
+    these: Mapping[_Key, InstanceDescription], others: Mapping[_Key, InstanceDescription]
 ) -> tuple[InstanceDescription, ...]:
-    return tuple(one for key, one in these.items() if key not in others and accepts(one))
+    return tuple(one for key, one in these.items() if key not in others)
 
 
 def _property_change(old: InstanceDescription, new: InstanceDescription) -> PropertyChange:

@@ -36,7 +36,13 @@ class Chooser:
         self._left_out: _LeftOut = {}
 
     def routes(self, heard: tuple[Heard, ...], own_cluster: str) -> tuple[Route, ...]:
-        """See `best_routes`."""
+        """Return one route for each foreign cluster, by its id; the same on all instances.
+
+        The shortest path wins; of equally long ones the first by the ids on it; of two tellers of
+        one path the one with the newer news. A path that has been through the own cluster is a
+        loop. A cluster with an instance that a nearer cluster has too is left out, and so is what
+        is too much.
+        """
         last = self._last
         if last is not None and last[:2] == (heard, own_cluster):
             return last[2]
@@ -48,16 +54,6 @@ class Chooser:
             )
         self._left_out, self._last = left_out, (heard, own_cluster, routes)
         return routes
-
-
-def best_routes(heard: Iterable[Heard], own_cluster: str) -> tuple[Route, ...]:
-    """Return one route for each foreign cluster, by the cluster's id; the same on all instances.
-
-    The shortest path wins; of equally long ones the first by the ids on it; of two tellers of one
-    path the one with the newer news. A path that has been through the own cluster is a loop. A
-    cluster with an instance that a nearer cluster has too is left out, and so is what is too much.
-    """
-    return _chosen(heard, own_cluster)[0]
 
 
 def reported_on(routes: Sequence[Route], own_cluster: str, peer_cluster: str) -> tuple[Route, ...]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from packhorse.topology.announcements import Announcement, Route
-from packhorse.topology.routing import Heard, best_routes, reported_on
+from packhorse.topology.routing import Chooser, Heard, reported_on
 from packhorse_services.topology.connectors.reception import kept_of
 from tests.harness.topology.clusters import cluster
 
@@ -37,7 +37,7 @@ class Network:
         self._heard: list[dict[str, Heard]] = [{} for _ in range(size)]
 
     def routes(self, number: int) -> tuple[Route, ...]:
-        return best_routes(self._heard[number].values(), self.names[number])
+        return Chooser().routes(tuple(self._heard[number].values()), self.names[number])
 
     def known(self, number: int) -> set[str]:
         return {route.cluster.id for route in self.routes(number)}

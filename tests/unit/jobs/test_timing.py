@@ -14,14 +14,9 @@ from packhorse.jobs.scheduling.timing import (
     Cron,
     Every,
     When,
-    daily,
-    hourly,
-    monthly,
     period_text,
     require_timing,
     times_after,
-    weekly,
-    yearly,
 )
 from tests.harness.depth import examples
 
@@ -87,34 +82,14 @@ def test_what_repeats_within_the_hour_goes_by_the_time_that_passes(zone: str, mo
 def test_a_time_of_day_comes_once_on_every_date_wherever_one_begins_to_look(
     zone: str, hour: int, minute: int, days: float
 ) -> None:
-    cron, start = daily(hour, minute, zone), datetime(2025, 1, 1, tzinfo=UTC) + timedelta(days)
+    cron = Cron(f"{minute} {hour} * * *", zone)
+    start = datetime(2025, 1, 1, tzinfo=UTC) + timedelta(days)
     moments = list(islice(times_after(cron, start), 200))
     dates = [moment.astimezone(ZoneInfo(zone)).date() for moment in moments]
     assert dates == [dates[0] + timedelta(days=index) for index in range(200)]
     later = moments[len(moments) // 2]
     assert next(times_after(cron, later)) == moments[len(moments) // 2 + 1]
     assert next(times_after(cron, later - timedelta(microseconds=1))) == later
-
-
-def test_builders_make_the_expressions_of_their_names() -> None:
-    assert hourly(5) == Cron("5 * * * *")
-    assert daily(2, 30, BERLIN) == Cron("30 2 * * *", BERLIN)
-    assert weekly(0, 2, 30) == Cron("30 2 * * 0")
-    assert monthly(28, 2, 30) == Cron("30 2 28 * *")
-    assert yearly(12, 24, 18, 0) == Cron("0 18 24 12 *")
-
-
-def test_what_a_builder_refuses_names_the_field_that_is_wrong() -> None:
-    with pytest.raises(InvalidSchedule, match="the hour is 24 and may be from 0 to 23"):
-        daily(24, 30)
-    with pytest.raises(InvalidSchedule, match="the minute is 60 and may be from 0 to 59"):
-        daily(23, 60)
-    with pytest.raises(InvalidSchedule, match="the day of the week is 8 and"):
-        weekly(8, 0, 0)
-    with pytest.raises(InvalidSchedule, match="the day of the month is 29 and may be from 1 to 28"):
-        monthly(29, 0, 0)
-    with pytest.raises(InvalidSchedule, match="the month is 13 and may be from 1 to 12"):
-        yearly(13, 1, 0, 0)
 
 
 @pytest.mark.parametrize(

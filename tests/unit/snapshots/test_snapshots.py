@@ -30,7 +30,7 @@ from packhorse.snapshots.snapshot import (
     new_id,
     part_key,
 )
-from packhorse.snapshots.store import all_of, manifest_keys, newest, publish, read, remove
+from packhorse.snapshots.store import all_of, manifest_keys, publish, read, remove, usable
 from tests.harness.feed import page
 from tests.harness.snapshots import a_snapshot, encoded_nodes, write_parts
 
@@ -133,32 +133,32 @@ def test_the_newest_offset_comes_first(blobs: BlobStore) -> None:
     assert manifest_keys(blobs)[0] == manifest_key(by_offset[2**62])
 
 
-def find(blobs: BlobStore, **wanted: Any) -> ContentSnapshot | None:
+def found(blobs: BlobStore, **wanted: Any) -> list[ContentSnapshot]:
     requested = {
         "journal_id": "journal",
         "publisher_agents": ("main",),
-        "subscriber": "sub",
+        "subscribers": ("sub", ""),
         "at_least": 0,
     }
-    return newest(blobs, **(requested | wanted))
+    return list(usable(blobs, **(requested | wanted)))
 
 
-def test_newest_takes_only_what_the_subscriber_must_have(blobs: BlobStore) -> None:
-    assert find(blobs) is None
+def test_only_what_a_subscriber_may_have_is_usable_the_newest_first(blobs: BlobStore) -> None:
+    assert found(blobs) == []
     old, new = made(blobs, offset=3), made(blobs, offset=5)
     made(blobs, offset=9, journal_id="created anew")
     made(blobs, offset=9, subscriber="other")
     more = made(blobs, offset=9, publisher_agents=("main", "bulk"))
-    assert find(blobs) == new
-    assert find(blobs, at_least=5) == new
-    assert find(blobs, at_least=6) is None
-    assert find(blobs, publisher_agents=["bulk", "main"]) == more
+    assert found(blobs) == [new, old]
+    assert found(blobs, at_least=5) == [new]
+    assert found(blobs, at_least=6) == []
+    assert found(blobs, publisher_agents=["bulk", "main"]) == [more]
     own = made(blobs, offset=4, subscriber="sub")
-    assert find(blobs) == own
-    assert find(blobs, at_least=5) == new
+    assert found(blobs) == [new, own, old]
+    assert found(blobs, subscribers=("sub",)) == [own]
     remove(own, blobs)
     remove(new, blobs)
-    assert find(blobs) == old
+    assert found(blobs) == [old]
 
 
 def test_publishing_again_is_a_success_and_differently_is_none(blobs: BlobStore) -> None:

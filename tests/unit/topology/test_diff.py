@@ -10,18 +10,10 @@ def ids(instances: tuple) -> list[str]:  # type: ignore[type-arg]
     return [one.id for one in instances]
 
 
-def test_added_removed_and_retained_in_their_order() -> None:
+def test_added_and_removed_in_their_order() -> None:
     diff = TopologyDiff(topology("a", "b", ME), topology("b", ME, "d", "c"))
     assert ids(diff.added()) == ["d", "c"]
     assert ids(diff.removed()) == ["a"]
-    assert ids(diff.retained()) == ["b", ME]
-
-
-def test_filters_look_at_the_view_that_has_the_instance() -> None:
-    roles = {"a": {"role": "publisher"}, "b": {"role": "content"}}
-    diff = TopologyDiff(topology("a", "b", ME, properties=roles), topology(ME))
-    assert ids(diff.removed(lambda one: one.properties.get("role") == "content")) == ["b"]
-    assert ids(diff.retained(lambda one: one.is_leader)) == [ME]
 
 
 def test_property_changes_name_what_came_went_and_differs() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from packhorse.topology.announcement_schema import MAX_PATH
 from packhorse.topology.announcements import Announcement, Route
-from packhorse.topology.routing import Chooser, Heard, best_routes, reported_on
+from packhorse.topology.routing import Chooser, Heard, reported_on
 from tests.harness.depth import examples
 from tests.harness.topology.clusters import cluster
 from tests.harness.topology.path_network import Network, credulous
@@ -68,25 +68,25 @@ def reported(name: str, *routes: Route, instance: str = "", changed_ms: int = 0)
 def test_the_shortest_path_wins_and_then_the_first_by_name() -> None:
     direct = reported("d")
     long = reported("a", Route(("a", "b", "d"), cluster("d", "stale")))
-    assert best_routes([long, direct], "x")[-1].path == ("d",)
+    assert Chooser().routes((long, direct), "x")[-1].path == ("d",)
     one = reported("a", Route(("a", "e"), cluster("e", "by-a")))
     two = reported("b", Route(("b", "e"), cluster("e", "by-b")))
-    for order in ([one, two], [two, one]):
-        assert best_routes(order, "x")[-1].cluster.ids == ("by-a",)
+    for order in ((one, two), (two, one)):
+        assert Chooser().routes(order, "x")[-1].cluster.ids == ("by-a",)
 
 
 def test_of_two_instances_of_a_cluster_the_newer_word_counts() -> None:
     old = reported("a", instance="a-1", changed_ms=1)
     new = reported("a", instance="a-2", changed_ms=2)
-    for order in ([old, new], [new, old]):
-        [route] = best_routes(order, "x")
+    for order in ((old, new), (new, old)):
+        [route] = Chooser().routes(order, "x")
         assert route.cluster.ids == ("a-2",)
 
 
 def test_an_instance_is_in_one_cluster_only() -> None:
     near = reported("near", instance="shared")
     far = reported("a", Route(("a", "far"), cluster("far", "shared")))
-    assert [route.cluster.id for route in best_routes([near, far], "x")] == ["a", "near"]
+    assert [route.cluster.id for route in Chooser().routes((near, far), "x")] == ["a", "near"]
 
 
 def test_nothing_is_announced_to_whom_it_came_through() -> None:

@@ -62,34 +62,6 @@ def period_text(period: timedelta) -> str:
     return " ".join([*parts, f"{seconds:g} s"] if seconds or not parts else parts)
 
 
-def hourly(minute: int, time_zone: str = "UTC") -> Cron:
-    """Every hour at a minute. Raises `InvalidSchedule`, as all of these do."""
-    return Cron(f"{_minute(minute)} * * * *", time_zone)
-
-
-def daily(hour: int, minute: int, time_zone: str = "UTC") -> Cron:
-    """Every day at a time."""
-    return Cron(f"{_minute(minute)} {_hour(hour)} * * *", time_zone)
-
-
-def weekly(weekday: int, hour: int, minute: int, time_zone: str = "UTC") -> Cron:
-    """Every week at a time; 0 and 7 are Sunday."""
-    day = _within("day of the week", weekday, 0, 7)
-    return Cron(f"{_minute(minute)} {_hour(hour)} * * {day}", time_zone)
-
-
-def monthly(day: int, hour: int, minute: int, time_zone: str = "UTC") -> Cron:
-    """Every month at a time; only days that every month has."""
-    at_day = _within("day of the month", day, 1, 28)
-    return Cron(f"{_minute(minute)} {_hour(hour)} {at_day} * *", time_zone)
-
-
-def yearly(month: int, day: int, hour: int, minute: int, time_zone: str = "UTC") -> Cron:
-    """Every year at a time; only days that every month has."""
-    at_day, at_month = _within("day of the month", day, 1, 28), _within("month", month, 1, 12)
-    return Cron(f"{_minute(minute)} {_hour(hour)} {at_day} {at_month} *", time_zone)
-
-
 def require_timing(when: When) -> None:
     """Raise `InvalidSchedule` unless it is one that comes at least once."""
     if isinstance(when, Cron):
@@ -162,17 +134,3 @@ def _zone(name: str) -> ZoneInfo:
 @cache
 def _known_zones() -> frozenset[str]:
     return frozenset(available_timezones())
-
-
-def _minute(minute: int) -> int:
-    return _within("minute", minute, 0, 59)
-
-
-def _hour(hour: int) -> int:
-    return _within("hour", hour, 0, 23)
-
-
-def _within(field: str, value: int, least: int, most: int) -> int:
-    if not least <= value <= most:
-        raise InvalidSchedule(f"the {field} is {value} and may be from {least} to {most}")
-    return value

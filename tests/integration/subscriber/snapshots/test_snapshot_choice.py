@@ -78,6 +78,17 @@ def test_r13_who_waits_takes_only_what_the_golden_one_has_decided_to_the_end(
     assert chosen("golden") == decided
 
 
+def test_one_that_was_made_for_the_subscriber_goes_before_newer_ones_for_everybody(
+    feed: Feed, complete: Worker, chosen: Choose
+) -> None:
+    own = snapshot_of(complete.url, feed, subscriber="sub")
+    feed.add(page("/later"))
+    complete.run()
+    newer = snapshot_of(complete.url, feed)
+    assert newer.offset > own.offset
+    assert chosen() == own
+
+
 def test_who_waits_and_has_removed_something_of_its_own_takes_none(
     feed: Feed, database_url: str, complete: Worker, chosen: Choose
 ) -> None:
