@@ -22,7 +22,6 @@ from packhorse_services.cleanup.report import (
     RunState,
 )
 
-BY_SCHEDULE = "schedule"
 _KEPT_RUNS = 200
 _SELECT = (
     "SELECT id, origin, dry_run, state, requested_at, started_at, ended_at, journal_id, "
@@ -50,11 +49,6 @@ def begin_waiting(connection: Connection, epoch: int) -> CleanupRun | None:
         "SELECT id FROM bookkeeping.cleanup_run WHERE state = 'REQUESTED'"
     ).fetchone()
     return None if waiting is None else _begin(connection, waiting[0], epoch)
-
-
-def begin_by_schedule(connection: Connection, epoch: int) -> CleanupRun:
-    """Begin a run because its time has come."""
-    return begin(connection, epoch, BY_SCHEDULE, dry_run=False)
 
 
 def begin_again(connection: Connection, epoch: int, requested: int) -> CleanupRun | None:

@@ -19,6 +19,7 @@ from packhorse_services.cleanup.sweep import Sweep
 
 _BUSY_S = 5.0
 _BY_HAND = "hand"
+_BY_SCHEDULE = "schedule"
 
 
 def request_run(connection: Connection, application: str, origin: str, *, dry_run: bool) -> int:
@@ -98,4 +99,4 @@ def _begin_own(connection: Connection, epoch: int, job: Job) -> CleanupRun | Non
     requested = job.properties.get("run")
     if isinstance(requested, int):
         return ledger.begin_again(connection, epoch, requested)
-    return ledger.begin_by_schedule(connection, epoch)
+    return ledger.begin(connection, epoch, _BY_SCHEDULE, dry_run=False)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import psycopg
 
-from packhorse.db.access import open_to_all
 from packhorse.db.connect import connect
 from packhorse.runtime.setting_names import unknown_settings
 from packhorse_services.cli.client import output
@@ -17,6 +16,11 @@ from packhorse_services.cli.client.failures import CommandFailed, Exit
 _PASSWORD = re.compile(r"(?<=:)[^:@/]+(?=@)")
 _SHOWN = 4
 _DATABASES = ("PACKHORSE_DATABASE_URL", "PACKHORSE_JOURNAL_URL")
+_OPEN = """
+    SELECT EXISTS (
+        SELECT FROM pg_database d, aclexplode(coalesce(d.datacl, acldefault('d', d.datdba))) a
+        WHERE d.datname = current_database() AND a.grantee = 0 AND a.privilege_type = 'CONNECT')
+"""
 
 
 def check(connection: Connection) -> None:
@@ -52,7 +56,7 @@ def warnings(settings: Mapping[str, str]) -> Iterator[str]:
 def _found(url: str) -> str:
     try:
         with connect(url, "packhorse-cli", autocommit=True) as database:
-            if not open_to_all(database):
+            if not _is_open_to_all(database):
                 return ""
             name = database.info.dbname
     except psycopg.Error as error:
@@ -61,6 +65,15 @@ def _found(url: str) -> str:
         "every login of the server may enter the database, also with the roles that it has for "
         f'another one; run REVOKE CONNECT, TEMPORARY ON DATABASE "{name}" FROM PUBLIC as its owner'
     )
+
+
+def _is_open_to_all(connection: psycopg.Connection) -> bool:
+    """Return whether every login of the server may connect, as to a copy or a restored database.
+
+    A migration takes that right away, but what PostgreSQL copies or restores has it again.
+    """
+    row = connection.execute(_OPEN).fetchone()
+    return row is not None and bool(row[0])
 
 
 def masked(secret: str) -> str:

@@ -11,8 +11,7 @@ from packhorse.client.problems import refused_outcome
 from packhorse_services.cli.app import run
 from packhorse_services.cli.client import output
 from packhorse_services.cli.client.connection import Connection
-from packhorse_services.cli.client.failures import Exit, exit_code, words
-from packhorse_services.cli.client.wording import in_words_of_commands
+from packhorse_services.cli.client.failures import Exit, exit_code, in_words_of_commands, words
 from packhorse_services.cli.distribute.replay import ReplayRequest, replay
 
 

@@ -1,11 +1,11 @@
 """What ends a command that did not do what it was asked to: the exit code, and the words."""
 
 import enum
+import re
 
 from packhorse.client.errors import Misused, NoAnswerInTime, NotInTime, Refused
 from packhorse.client.problems import Words
 from packhorse.errors import PackhorseError
-from packhorse_services.cli.client.wording import in_words_of_commands
 
 
 class Exit(enum.IntEnum):
@@ -19,6 +19,22 @@ class Exit(enum.IntEnum):
 
 
 _CODES = {404: Exit.NOT_FOUND, 409: Exit.CONFLICT, 412: Exit.CONFLICT, 422: Exit.USAGE}
+_WORDS = [
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (r"(`packhorse [^`]*`),? or (?:GET|PUT|POST|PATCH|DELETE) /[^\s,;)]*", r"\1"),
+        (r"PUT /subscribers/([^/\s]+)/(pause|stop|resume)\b", r"`packhorse \2 subscriber \1`"),
+        (r"GET /queues/([^/\s]+)/errors\b", r"`packhorse get errors \1`"),
+        (r"GET /queues/([^/\s,;]+)", r"`packhorse get queue \1`"),
+        (
+            r"GET /(subscribers|queues|distributions|commands|schedules|job-queues)(?=[\s,;.]|$)",
+            r"`packhorse get \1`",
+        ),
+        (r"GET /distributions/([^/\s,;]+)", r"`packhorse get distribution \1`"),
+        (r"POST /distribute\b", "`packhorse distribute`"),
+        (r"\bin leave_behind\b", "with --leave-behind"),
+    )
+]
 
 
 class CommandFailed(PackhorseError):
@@ -48,3 +64,10 @@ def words(option: str = "--server") -> Words:
         not_sent="That of the stack on --data goes to this stack's own servers only.",
         shown=in_words_of_commands,
     )
+
+
+def in_words_of_commands(text: str) -> str:
+    """Return a text in which requests that commands make are these commands."""
+    for pattern, words in _WORDS:
+        text = pattern.sub(words, text)
+    return text

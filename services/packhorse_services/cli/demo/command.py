@@ -111,11 +111,12 @@ class Demo:
             if service_commands.forward(self.connection, "content", arguments):
                 raise CommandFailed(f"{folder} could not be imported")
         except CommandFailed as error:
-            _say(f"{error}; going on with what was imported")
+            output.report(f"{error}; going on with what was imported")
 
     def distribute(self, what: str, bodies: Sequence[dict[str, Any]]) -> None:
         """Distribute each body as a package of its own, and wait until all have all."""
-        _say(f"distributing {what}: {len(bodies)} packages to {len(self.subscribers)} subscribers")
+        receivers = f"{len(self.subscribers)} subscribers"
+        output.report(f"distributing {what}: {len(bodies)} packages to {receivers}")
         began = time.monotonic()
         with (
             self.connection.publisher() as publisher,
@@ -130,7 +131,7 @@ class Demo:
             # A queue may be shown before its newest package is in it; a distribution can't be.
             newest = max((one.result() for one in sending), key=_place)
             await_distributed(publisher, newest["id"], _TIMEOUT_S)
-        _say(f"imported everywhere after {time.monotonic() - began:.1f} s")
+        output.report(f"imported everywhere after {time.monotonic() - began:.1f} s")
 
     def change(self, paths: Sequence[str]) -> None:
         """Give each page a new property at the author."""
@@ -167,7 +168,7 @@ def demo(content: Path | None, subscribers: int, data: Path | None, *, stay: boo
         _show_where(stack)
         _show_calls(run, changed[0])
         if stay:
-            _say("Ctrl-C ends the stack")
+            output.report("Ctrl-C ends the stack")
             _wait_for_interrupt()
 
 
@@ -210,12 +211,12 @@ def _folder(data: Path | None) -> Iterator[Path]:
 @contextmanager
 def _files(content: Path | None) -> Iterator[Path]:
     if content is not None:
-        _say(f"content: {content}")
+        output.report(f"content: {content}")
         yield content
         return
     with tempfile.TemporaryDirectory(prefix="packhorse-demo-content-") as gathered:
         for source in gather(Path(gathered)):
-            _say(f"content: {source.origin}, from {source.folder}")
+            output.report(f"content: {source.origin}, from {source.folder}")
         yield Path(gathered)
 
 
@@ -253,10 +254,6 @@ def _show_calls(run: Demo, page: str) -> None:
         (f"{publisher}/queues/{name}/clear", *token, "-X", "POST"),
     ):
         output.line(shlex.join(("curl", *call)))
-
-
-def _say(sentence: str) -> None:
-    output.report(sentence)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ def _run(options: StackOptions, interruptions: Interruptions, *, as_json: bool) 
         token = ensure_token_file(directory.tokens)
         programs = _prepared(options, postgres)
         stack = _Stack(directory, postgres, programs)
-        _report(f"Starting {len(programs)} programs …")
+        output.report(f"Starting {len(programs)} programs …")
         try:
             stack.supervisor.start(ended)
             if not ended():
@@ -80,7 +80,7 @@ def _run(options: StackOptions, interruptions: Interruptions, *, as_json: bool) 
                 stack.tend()
                 awaited = _RENEW_S if stack.supervisor.is_renewing() else _TEND_S
                 interruptions.wait(awaited, stack.forks.news())
-            _report("Ending …")
+            output.report("Ending …")
         finally:
             stack.supervisor.stop()
             stack.forks.close()
@@ -99,7 +99,7 @@ class _Stack:
         children = [
             ChildProcess(one, directory.logs / f"{one.name}.log", self.forks) for one in programs
         ]
-        self.supervisor = Supervisor(children, _report)
+        self.supervisor = Supervisor(children, output.report)
         self._directory, self._postgres = directory, postgres
         self._described = describe(directory, programs)
         self._author = tools_settings(programs, directory, _known_token(directory))
@@ -115,7 +115,7 @@ class _Stack:
                         break
                     time.sleep(_LOOK_S)
         except ClientError as error:
-            _report(f"whether subscribers have announced themselves is not known: {error}")
+            output.report(f"whether subscribers have announced themselves is not known: {error}")
 
     def _publisher(self) -> Client:
         token = read_token(self._directory.tokens)
@@ -132,7 +132,7 @@ class _Stack:
         """Renew what has died."""
         renewed = self.supervisor.tend()
         if not self._postgres.running():
-            _report("PostgreSQL has ended; starting it again")
+            output.report("PostgreSQL has ended; starting it again")
             self._postgres.start()
             renewed = True
         bound_log(self._postgres.log)
@@ -176,7 +176,7 @@ def _known(publisher: Client) -> set[str]:
 
 @contextmanager
 def _running(postgres: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
-    _report("Starting PostgreSQL …")
+    output.report("Starting PostgreSQL …")
     try:
         postgres.start()
         yield postgres
@@ -216,12 +216,8 @@ def _sign_in_link(stack: RunningStack) -> str:
         with client_of("console", stack.console, token) as console:
             return f"{stack.console}{console.sign_in_link()}"
     except ClientError as error:
-        _report(f"the console gave no link to sign in: {error}")
+        output.report(f"the console gave no link to sign in: {error}")
         return ""
-
-
-def _report(sentence: str) -> None:
-    output.talk.print(sentence)
 
 
 class TopicsUnfit(Permanent):

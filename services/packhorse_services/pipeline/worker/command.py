@@ -137,7 +137,6 @@ class RunTask:
     """The consumer of one task's jobs; a stop request or a lost job ends the process."""
 
     command: Sequence[str]
-    grace_s: float = _GRACE_S
 
     def __call__(self, _job: Job, context: JobContext) -> Result:
         """Run it, with what it says in the job's log; wrong settings are not tried again."""
@@ -160,7 +159,7 @@ class RunTask:
             if context.wait(_LOOK_S) and process.poll() is None:
                 process.terminate()
                 try:
-                    process.wait(self.grace_s)
+                    process.wait(_GRACE_S)
                 except subprocess.TimeoutExpired:
                     process.kill()
                 return True

@@ -212,11 +212,10 @@ class Queues:
         """Return all queues as far as they are in memory; reads nothing, waits for nothing."""
         return [self._summary(one) for one in self.subscribers.following()]
 
-    def slowest(self, *, editable: bool = False) -> AnnouncedSubscriber | None:
-        """Return the live subscriber with the lowest offset, of all or of the editable ones."""
-        live = self.subscribers.live()
+    def slowest(self) -> AnnouncedSubscriber | None:
+        """Return the live subscriber with the lowest offset."""
         return min(
-            (one for one in live if one.editable or not editable),
+            self.subscribers.live(),
             key=lambda one: (self.subscription_of(one).offset, one.name),
             default=None,
         )

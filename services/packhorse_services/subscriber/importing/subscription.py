@@ -4,7 +4,6 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import psycopg
 from psycopg import Connection
@@ -13,7 +12,7 @@ from packhorse.errors import PackhorseError
 from packhorse.messaging.api import Journal, JournalUnavailable, OffsetOutOfRange, TopicMissing
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.wire.messages import DesiredState, SubscriptionState
-from packhorse_services.subscriber.commands.follower import CommandsBehind
+from packhorse_services.subscriber.commands.follower import CommandFollower, CommandsBehind
 from packhorse_services.subscriber.importing.context import SessionContext
 from packhorse_services.subscriber.importing.session import Session
 from packhorse_services.subscriber.journal import position as positions
@@ -49,20 +48,12 @@ class SubscriptionSettings:
     longest_pause_s: float = 30.0
 
 
-class CommandSource(Protocol):
-    """The follower of the command topic, as a subscription needs it."""
-
-    def catch_up(self, epoch: int) -> None:
-        """Return when every command that is in the log now is in force. Raises Transient."""
-        ...
-
-
 @dataclass(frozen=True)
 class SubscriptionSources:
     """Where what changes the content comes from: packages, commands, snapshots."""
 
     journal: Journal
-    commands: CommandSource
+    commands: CommandFollower
     joining: SnapshotLoading
 
 
