@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 
 from packhorse.bookkeeping import subscriber_rows
 from packhorse.bookkeeping.subscriber_rows import AnnouncementAge
+from packhorse.db.rows import now_ms
 from packhorse.errors import Permanent
 from packhorse.messaging.api import Bounds, Journal
 from packhorse.messaging.faults import how_long
@@ -99,7 +100,7 @@ class Keeping:
         before_ms = self.journal.retention_ms(name)
         self._require_fit(name, retention_ms)
         if topic == "package" and how_long(retention_ms) < how_long(before_ms):
-            oldest = self.journal.offset_at(name, _now_ms(connection) - retention_ms)
+            oldest = self.journal.offset_at(name, now_ms(connection) - retention_ms)
             if oldest > self.journal.bounds(name).oldest:
                 _require_named(self._left_behind(connection, oldest), leave_behind)
         self.journal.retain(name, retention_ms)
@@ -206,13 +207,6 @@ def _require_named(left: Sequence[LeftBehind], named: Collection[str]) -> None:
             f"these have not imported all of it and would be in GAP: {listed}. Wait for them, "
             "forget who is gone (packhorse forget subscriber), or name them in leave_behind"
         )
-
-
-def _now_ms(connection: Connection) -> int:
-    row = connection.execute(
-        "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-    ).fetchone()
-    return int(row[0]) if row else 0
 
 
 def _range(bounds: Bounds) -> str:

@@ -86,8 +86,20 @@ def ending_after(seconds: float | None) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def as_json(event: StreamEvent) -> str:
-    """Return an event as one line of JSON."""
+Shown = Callable[[StreamEvent], str]
+
+
+def forms(line: Shown, name: Shown) -> Mapping[Format, Shown]:
+    """Return how each format shows an event, by how it looks as a line and as a name."""
+    return {
+        Format.TABLE: line,
+        Format.WIDE: lambda event: f"{line(event)}  {event.id}",
+        Format.NAME: name,
+        Format.JSON: _as_json,
+    }
+
+
+def _as_json(event: StreamEvent) -> str:
     return json.dumps({"event": event.kind, "id": event.id, "data": event.data})
 
 
@@ -109,10 +121,6 @@ def _as_line(event: StreamEvent) -> str:
     except (ValueError, KeyError, TypeError, AttributeError):  # a later version's
         reported = f"{event.kind}  {raw(event)}"
     return printable(reported)
-
-
-def _as_wide_line(event: StreamEvent) -> str:
-    return f"{_as_line(event)}  {event.id}"
 
 
 def _package(data: Mapping[str, Any]) -> str:
@@ -163,9 +171,4 @@ _LINES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "subscriber": _subscriber,
     "gap": _gap,
 }
-_SHOWN: Mapping[Format, Callable[[StreamEvent], str]] = {
-    Format.TABLE: _as_line,
-    Format.WIDE: _as_wide_line,
-    Format.NAME: _as_name,
-    Format.JSON: as_json,
-}
+_SHOWN = forms(_as_line, _as_name)

@@ -1,6 +1,6 @@
 """`packhorse get instances`, `packhorse topology watch`: who is alive and who leads, and news."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -15,10 +15,10 @@ from packhorse_services.cli.client.options import After, Output, Seconds, Watch
 from packhorse_services.cli.client.views import Format, View
 from packhorse_services.cli.events import (
     TimeIsUp,
-    as_json,
     ending_after,
     event_id,
     follow,
+    forms,
     printable,
     raw,
 )
@@ -124,10 +124,6 @@ def _as_line(event: StreamEvent) -> str:
     return printable(reported.rstrip())
 
 
-def _as_wide_line(event: StreamEvent) -> str:
-    return f"{_as_line(event)}  {event.id}"
-
-
 def _as_text(name: str, data: Mapping[str, Any]) -> str:
     if name == "gap":
         return f"events are lost ({data['reason']}); INIT follows"
@@ -148,9 +144,4 @@ def _members(cluster: Mapping[str, Any]) -> str:
     )
 
 
-_SHOWN: Mapping[Format, Callable[[StreamEvent], str]] = {
-    Format.TABLE: _as_line,
-    Format.WIDE: _as_wide_line,
-    Format.NAME: _as_name,
-    Format.JSON: as_json,
-}
+_SHOWN = forms(_as_line, _as_name)

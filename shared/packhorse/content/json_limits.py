@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Any
 
 from packhorse.content.node import InvalidNode
+from packhorse.runtime.strict_json import json_of
 
 MAX_DEPTH = 100
 MAX_NUMBER_LENGTH = 400
@@ -29,13 +30,7 @@ def check_json(text: str) -> None:
     """
     numbers = _Numbers()
     try:
-        value = json.loads(
-            text,
-            object_pairs_hook=_members,
-            parse_float=numbers.check,
-            parse_int=numbers.check,
-            parse_constant=_refuse_constant,
-        )
+        value = json_of(text, numbers=numbers.check)
         _check_values(value)
     except RecursionError:
         raise InvalidNode(f"JSON is nested deeper than {MAX_DEPTH} levels") from None
@@ -68,13 +63,6 @@ def _has_exponent(text: bytes) -> bool:
     return b"0e" in b"".join(text.split(b'"')[::2]).translate(_PLAIN)
 
 
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise ValueError("an object has a member twice")
-    return members
-
-
 class _Exponents:
     """Checks one exponent after the other, and how many digits all of them stand for."""
 
@@ -103,10 +91,6 @@ class _Numbers(_Exponents):
             raise ValueError(f"a number has {len(text)} characters, not {MAX_NUMBER_LENGTH}")
         self._count(len(text))
         return super().check(text)
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
 
 
 def _check_values(value: Any) -> None:

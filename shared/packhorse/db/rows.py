@@ -1,4 +1,4 @@
-"""Rows of a large result in constant memory, from a generator that may be abandoned anywhere."""
+"""What is read alike in many places: a large result in constant memory, and the time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
@@ -30,3 +30,11 @@ def stream_rows(
     while rows := connection.execute(following, prepare=False).fetchall():
         yield from rows
     connection.execute(sql.SQL("CLOSE {}").format(name), prepare=False)
+
+
+def now_ms(connection: Connection) -> int:
+    """Return the database's time, in milliseconds since 1970."""
+    [(moment,)] = connection.execute(
+        "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+    ).fetchall()
+    return int(moment)

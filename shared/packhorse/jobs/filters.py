@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from packhorse.errors import Permanent
-from packhorse.jobs.job import JobState
+from packhorse.jobs.job import FINAL_STATES, JobState
 from packhorse.jobs.names import MAX_NAME, require_pattern
 
 MAX_TEMPLATES = 10
@@ -57,7 +57,7 @@ class StateGroup(StrEnum):
         if self is StateGroup.ALL:
             return tuple(JobState)
         if self is StateGroup.HISTORY:
-            return tuple(state for state in JobState if state.final)
+            return FINAL_STATES
         if self is StateGroup.CANCELLED:
             return tuple(s for s in JobState if s.final and s is not JobState.SUCCEEDED)
         return (JobState(self.value),)

@@ -32,6 +32,9 @@ class JobState(StrEnum):
         return self not in (JobState.QUEUED, JobState.ACTIVE)
 
 
+FINAL_STATES = tuple(state for state in JobState if state.final)
+
+
 class JobLost(Transient):
     """The job is another attempt's now: its lease ran out, it timed out or it was removed.
 

@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from packhorse.runtime.guards import check_of
-from packhorse.runtime.validation import json_of
+from packhorse.runtime.strict_json import json_of
 
 _JSON = b"application/json"
 
@@ -71,7 +71,7 @@ class DirectRoute:
         if not body:
             return None
         try:
-            arguments[self._body.name] = self._body.validate(json_of(body))
+            arguments[self._body.name] = self._body.validate(json_of(body.decode()))
             arguments.update(self._given(scope))
         except (ValueError, RecursionError):  # pydantic's ValidationError is one too
             return None

@@ -1,6 +1,5 @@
 """Request bodies that are taken at their word, and what is said of those that are not."""
 
-import json
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from packhorse.runtime import audit
 from packhorse.runtime.guards import checks_of
 from packhorse.runtime.problems import Problem
 from packhorse.runtime.reasons import reason_of
+from packhorse.runtime.strict_json import json_of
 
 MAX_VALUES = 20_000
 """Texts, numbers, members and elements in one body: each may be wrong and then costs time."""
@@ -81,15 +81,10 @@ class _StrictRequest(Request):
     async def json(self) -> Any:
         body = await self.body()
         try:
-            return json_of(body)
+            return json_of(body.decode())
         except (ValueError, RecursionError) as error:
             reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
             raise Problem(400, detail=f"the body is no JSON: {reason[:_MAX_TEXT]}") from None
-
-
-def json_of(body: bytes) -> Any:
-    """Return what a body says, by RFC 8259. Raises `ValueError` and `RecursionError`."""
-    return json.loads(body.decode("utf-8"), object_pairs_hook=_members, parse_constant=_no_constant)
 
 
 def _announcing(headers: Mapping[str, str]) -> str:
@@ -97,17 +92,6 @@ def _announcing(headers: Mapping[str, str]) -> str:
     if "transfer-encoding" in headers:
         return "Transfer-Encoding"
     return "Content-Type" if "json" in headers.get("content-type", "") else ""
-
-
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise ValueError("an object has a member twice")
-    return members
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
 
 
 class StrictBody(BaseModel):

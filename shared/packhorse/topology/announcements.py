@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from packhorse.runtime.strict_json import json_of
 from packhorse.topology.announcement_schema import (
     MAX_CLUSTERS,
     MAX_INSTANCES,
@@ -110,22 +111,11 @@ def _parsed(body: bytes) -> Any:
     if _tokens(body) > MAX_TOKENS:
         raise InvalidAnnouncement("an announcement has not so many members and elements")
     try:
-        return json.loads(body.decode(), object_pairs_hook=_members, parse_constant=_no_constant)
+        return json_of(body.decode())
     except RecursionError:
         raise InvalidAnnouncement("the JSON is nested too deep") from None
     except ValueError as error:
         raise InvalidAnnouncement(f"no JSON: {str(error)[:200]}") from None
-
-
-def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise ValueError("an object has a member twice")
-    return members
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
 
 
 def _announcement(wire: WireAnnouncement) -> Announcement:

@@ -25,11 +25,12 @@ _PAUSE = "2s"
 """How long its transaction may stand still: that of a paused process would keep others from
 declaring the instance dead."""
 
-_AWAY = (
+AWAY = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
     psycopg.errors.IdleInTransactionSessionTimeout,
 )
+"""What says that the cluster's database is away, or that an answer came too late."""
 
 _WORKING = "hashtextextended(%s, 7237118983466215795)"
 """Names the advisory lock of an incarnation's transactions that hold a leader task."""
@@ -121,7 +122,7 @@ class LeaderOnly:
                     epoch = self._take_over(connection)
         except psycopg.errors.LockNotAvailable:
             return None
-        except _AWAY as error:
+        except AWAY as error:
             raise StoreUnavailable(
                 f"the leader task {self.name} can't be taken: {error}"
             ) from error

@@ -9,9 +9,9 @@ import pytest
 
 from packhorse.jobs.consumer import JobContext, Outcome
 from packhorse.jobs.consumers import HandledTopics
-from packhorse.jobs.job import JobState
+from packhorse.jobs.job import FINAL_STATES, JobState
 from packhorse.jobs.ledger import pruning
-from packhorse.jobs.ledger.pruning import FINAL_STATES, HistoryRule, PrunedJobs, PruneHistory, prune
+from packhorse.jobs.ledger.pruning import HistoryRule, PrunedJobs, PruneHistory, prune
 from packhorse.jobs.names import matches
 from tests.harness.jobs.made import made_job
 from tests.harness.jobs.stored import bookkeeper, jobs_of, store_finished, store_many_finished

@@ -112,7 +112,7 @@ def test_each_event_is_a_line(reported: StreamEvent, shown: str) -> None:
     line = tailing._as_line(reported)
     assert shown in line
     assert "\n" not in line
-    assert tailing._as_wide_line(reported) == f"{line}  {reported.id}"
+    assert tailing._SHOWN[Format.WIDE](reported) == f"{line}  {reported.id}"
 
 
 def test_the_name_of_an_event_is_its_job() -> None:

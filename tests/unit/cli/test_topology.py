@@ -104,4 +104,4 @@ def test_each_event_is_a_line(reported: StreamEvent, ends: str) -> None:
     assert "\n" not in line
     if reported.id:
         assert line.startswith("2026-01-02T03:04:05Z")
-        assert topology._as_wide_line(reported).endswith("  0badcafe-7")
+        assert topology._SHOWN[Format.WIDE](reported).endswith("  0badcafe-7")

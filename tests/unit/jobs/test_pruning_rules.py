@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from packhorse.jobs.job import JobState
-from packhorse.jobs.ledger.pruning import DEFAULT_RULE, FINAL_STATES, InvalidRule, rule_of
+from packhorse.jobs.job import FINAL_STATES, JobState
+from packhorse.jobs.ledger.pruning import DEFAULT_RULE, InvalidRule, rule_of
 
 
 def test_without_properties_it_is_the_default() -> None:

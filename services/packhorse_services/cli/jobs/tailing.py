@@ -15,10 +15,10 @@ from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.views import Format
 from packhorse_services.cli.events import (
     TimeIsUp,
-    as_json,
     ending_after,
     event_id,
     follow,
+    forms,
     printable,
     raw,
 )
@@ -157,10 +157,6 @@ def _as_text(data: Mapping[str, Any]) -> str:
     return f"{kind:<9}  {given['number']}  {named}  {given['state']}{where}{reason}"
 
 
-def _as_wide_line(event: StreamEvent) -> str:
-    return f"{_as_line(event)}  {event.id}"
-
-
 def _as_name(event: StreamEvent) -> str:
     try:
         return str(int(event.data["properties"]["number"]))
@@ -168,9 +164,4 @@ def _as_name(event: StreamEvent) -> str:
         return printable(event.kind)
 
 
-_SHOWN: Mapping[Format, Callable[[StreamEvent], str]] = {
-    Format.TABLE: _as_line,
-    Format.WIDE: _as_wide_line,
-    Format.NAME: _as_name,
-    Format.JSON: as_json,
-}
+_SHOWN = forms(_as_line, _as_name)

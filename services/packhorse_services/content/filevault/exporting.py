@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
-from packhorse.blobs.api import BlobCorrupt, BlobMissing
 from packhorse.content import tree
-from packhorse.content.node import ROOT, Binary, InvalidPath, Node, ancestors_of, check_path
+from packhorse.content.node import ROOT, Binary, Node, ancestors_of, check_path
 from packhorse_services.content.filevault.docview import DocviewNode, docview
 from packhorse_services.content.filevault.names import from_file, to_file
 from packhorse_services.content.filevault.package import (
@@ -26,12 +25,11 @@ from packhorse_services.content.transfer.counting import (
     TransferCounter,
     TransferWatcher,
 )
-from packhorse_services.content.transfer.folder_export import ExportTree
+from packhorse_services.content.transfer.folder_export import UNWRITABLE, ExportTree
 from packhorse_services.content.transfer.folder_import import DATA, FILE
 from packhorse_services.content.transfer.refusals import NothingThere
 from packhorse_services.content.transfer.targets import ContentTarget
 
-_UNWRITABLE = (OSError, ValueError, BlobMissing, BlobCorrupt, InvalidPath)
 _JCR_TYPES = {own: jcr for jcr, own in NATIVE.items()}
 
 
@@ -85,7 +83,7 @@ class PackageExport:
                 self._counter.skip(node.path, reason)
                 return
             self._write(node, data)
-        except _UNWRITABLE as error:
+        except UNWRITABLE as error:
             self._counter.refuse(node.path, str(error))
         else:
             self._counter.counts.nodes += 1

@@ -23,7 +23,8 @@ _THREADS = 4
 _GROUP_FILES = 500
 _GROUP_BYTES = 8 * 1024 * 1024
 _WAITING = 6
-_UNWRITABLE = (OSError, ValueError, BlobMissing, BlobCorrupt, InvalidPath)
+UNWRITABLE = (OSError, ValueError, BlobMissing, BlobCorrupt, InvalidPath)
+"""What keeps one node from being written, and no other."""
 
 Contents = Mapping[str, bytes | Exception]
 
@@ -86,7 +87,7 @@ class FolderExport:
                 self._counter.counts.folders += 1
             elif data.length > SMALL_BYTES:
                 self._write(names, data, self._origin.stream(data))
-        except _UNWRITABLE as error:
+        except UNWRITABLE as error:
             self._counter.refuse(node.path, str(error))
             return
         if data is not None and data.length <= SMALL_BYTES:
@@ -113,7 +114,7 @@ class FolderExport:
                     if isinstance(content, Exception):
                         raise content
                     self._write(names, data, iter((content,)))
-                except _UNWRITABLE as error:
+                except UNWRITABLE as error:
                     self._counter.refuse(path, str(error))
             self._counter.report()
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import psycopg
 import stamina
@@ -15,6 +14,7 @@ from pyspark.sql import SparkSession
 from packhorse.blobs.open import open_blobs
 from packhorse.content.parts import SubtreePart
 from packhorse.db.connect import connect
+from packhorse.db.rows import now_ms
 from packhorse.packages.body import pack
 from packhorse.packages.package_id import RANDOM_BITS, make_package_id
 from packhorse_services.pipeline.bulk.cancelling import Stopping, is_out
@@ -225,12 +225,9 @@ def _require_same(prepared: Prepared, export: Export) -> None:
 def _author_ms(database_url: str) -> int:
     try:
         with closing(connect(database_url, "packhorse bulk")) as connection:
-            row: Any = connection.execute(
-                "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-            ).fetchone()
+            return now_ms(connection)
     except psycopg.OperationalError as error:
         raise unusable(author_away(error), error) from error
-    return int(row[0])
 
 
 def export_again(part: StoredPart, database_url: str, blobs_url: str) -> StoredPart:

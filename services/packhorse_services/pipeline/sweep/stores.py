@@ -11,6 +11,7 @@ from packhorse.blobs.api import BlobStore
 from packhorse.bookkeeping import subscriber_rows
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
+from packhorse.db.rows import now_ms
 from packhorse.messaging.api import Journal
 from packhorse_services.pipeline.engine.databases import reading
 from packhorse_services.pipeline.errors import NotYet, TaskRefused
@@ -96,12 +97,11 @@ class Stores:
     def _clocks(self) -> tuple[int, int, int]:
         """Return the database's time, the store's a moment later, and the database's again."""
         with reading(self.author_url, "the author") as connection:
-            before = int(_one(connection, _NOW))
+            before = now_ms(connection)
             store = self.blobs.now_ms()
-            return before, store, int(_one(connection, _NOW))
+            return before, store, now_ms(connection)
 
 
-_NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _ALIVE_S = 60
 _NAMED = 5
 """So many names does a refusal say at most."""

@@ -25,11 +25,11 @@ from packhorse.runtime.validation import StrictRoute, check_amount, problem_of_e
 from packhorse_services.publisher.distributions.schemas import DistributionAccepted, PublishBody
 from packhorse_services.publisher.http.collaborators import Collaborators, of
 from packhorse_services.publisher.http.distribution_routes import (
-    Distributor,
     PathAtFault,
     problem_of_path,
     requested_of,
 )
+from packhorse_services.publisher.http.fields import Distributor
 from packhorse_services.publisher.http.submission import (
     KEY_PATTERN,
     MAX_KEY,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
-from packhorse.runtime.auth import Principal, TokenScope, require
+from packhorse.runtime.auth import Principal
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
@@ -27,16 +27,13 @@ from packhorse_services.publisher.commands.schemas import (
 )
 from packhorse_services.publisher.http.collaborators import of
 from packhorse_services.publisher.http.error_routes import storable
+from packhorse_services.publisher.http.fields import Clearer, Operator, Reader, SubscriberName
 
 router = APIRouter(route_class=StrictRoute, tags=["commands"])
 
 MAX_PAGE = 1_000
 _ALL = ClearBody()
 
-Reader = Annotated[Principal, Depends(require(TokenScope.QUEUES_READ))]
-Clearer = Annotated[Principal, Depends(require(TokenScope.QUEUES_CLEAR))]
-Operator = Annotated[Principal, Depends(require(TokenScope.SUBSCRIBERS_OPERATE))]
-SubscriberName = Annotated[str, Path(max_length=200)]
 _NO_NUL = r"^[^\x00]*$"
 _ID = r"^[0-9a-f]{32}$"
 

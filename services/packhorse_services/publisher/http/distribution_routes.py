@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 from packhorse.messaging.numbered import Number
 from packhorse.packages.build import PathMissing, PathPresent, PathRefused
 from packhorse.runtime import audit, tracing
-from packhorse.runtime.auth import Principal, TokenScope, require
+from packhorse.runtime.auth import Principal
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
@@ -44,6 +44,7 @@ from packhorse_services.publisher.distributions.schemas import (
 from packhorse_services.publisher.distributions.schemas import Path as ContentPath
 from packhorse_services.publisher.http import later
 from packhorse_services.publisher.http.collaborators import Collaborators, of
+from packhorse_services.publisher.http.fields import Distributor, Reader
 from packhorse_services.publisher.http.submission import (
     ACCEPTED_HEADERS,
     MAX_WAIT_S,
@@ -66,9 +67,6 @@ _AT_FAULT = {
 }
 
 router = APIRouter(route_class=StrictRoute, tags=["distributions"])
-
-Distributor = Annotated[Principal, Depends(require(TokenScope.DISTRIBUTE))]
-Reader = Annotated[Principal, Depends(require(TokenScope.QUEUES_READ))]
 
 
 @router.post(

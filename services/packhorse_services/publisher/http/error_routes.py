@@ -9,13 +9,13 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from packhorse.runtime.auth import Principal, TokenScope, require
 from packhorse.runtime.cursors import foreign_cursor, read_cursor, write_cursor
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.publisher.distributions.schemas import DistributionAccepted
 from packhorse_services.publisher.http.collaborators import of
+from packhorse_services.publisher.http.fields import Distributor, Reader, SubscriberName
 from packhorse_services.publisher.http.redistribution import Redistribution
 from packhorse_services.publisher.http.submission import (
     ACCEPTED_HEADERS,
@@ -37,9 +37,6 @@ MAX_PAGE = 1_000
 _BIG = 2**63 - 1
 _PLACE = re.compile(r"e([0-9]{1,18})\.([0-9]{1,19})")
 
-Reader = Annotated[Principal, Depends(require(TokenScope.QUEUES_READ))]
-Distributor = Annotated[Principal, Depends(require(TokenScope.DISTRIBUTE))]
-SubscriberName = Annotated[str, Path(max_length=200)]
 Again = Annotated[
     bool, Query(description="Also when the entry was distributed again before; else 409")
 ]

@@ -3,15 +3,15 @@
 import asyncio
 from typing import Annotated, Literal, Self
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, Field, model_validator
 
 from packhorse.errors import PackhorseError
-from packhorse.runtime.auth import Principal, TokenScope, require
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictBody, StrictRoute
 from packhorse_services.publisher.http.collaborators import of
-from packhorse_services.publisher.http.error_routes import Distributor, SubscriberName, storable
+from packhorse_services.publisher.http.error_routes import storable
+from packhorse_services.publisher.http.fields import Clearer, Distributor, SubscriberName
 from packhorse_services.publisher.http.redistribution import AlreadyRedistributed, Redistribution
 from packhorse_services.publisher.outcomes.error_queue import (
     ErrorQueueEntry,
@@ -26,7 +26,6 @@ MOST = 1_000
 _AT_ONCE = 8
 _BIG = 2**63 - 1
 
-Clearer = Annotated[Principal, Depends(require(TokenScope.QUEUES_CLEAR))]
 Offset = Annotated[int, Field(ge=0, le=_BIG)]
 
 

@@ -6,11 +6,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from packhorse.runtime.auth import Principal, TokenScope, require
 from packhorse.runtime.openapi import event_stream
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.publisher.http.collaborators import of
+from packhorse_services.publisher.http.fields import Reader
 from packhorse_services.publisher.live.event_id import read_position
 from packhorse_services.publisher.live.event_stream import PublisherEventStream
 from packhorse_services.publisher.live.events import EVENTS, EventType
@@ -18,7 +18,6 @@ from packhorse_services.publisher.live.stream_reader import StreamFilter
 
 router = APIRouter(route_class=StrictRoute, tags=["events"])
 
-Reader = Annotated[Principal, Depends(require(TokenScope.QUEUES_READ))]
 
 _DEFAULT_TYPES = "package,status,distributed"
 

@@ -2,9 +2,9 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Annotated, Self
+from typing import Self
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import Field, model_validator
 
 from packhorse.content.node import InvalidPath
@@ -14,7 +14,7 @@ from packhorse.packages.build import PathRefused
 from packhorse.packages.limits import LIMITS
 from packhorse.packages.scope import first_outside
 from packhorse.runtime import tracing
-from packhorse.runtime.auth import Principal, TokenScope, require
+from packhorse.runtime.auth import Principal
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictBody, StrictRoute
 from packhorse.wire.messages import Action
@@ -25,6 +25,7 @@ from packhorse_services.publisher.distributions.schemas import (
     ProducerNumber,
 )
 from packhorse_services.publisher.http.collaborators import Collaborators, of
+from packhorse_services.publisher.http.fields import Distributor
 from packhorse_services.publisher.http.submission import (
     ACCEPTED_HEADERS,
     Prefer,
@@ -37,7 +38,6 @@ from packhorse_services.publisher.publish.prepared import fault_of
 
 router = APIRouter(route_class=StrictRoute, tags=["distributions"])
 
-Distributor = Annotated[Principal, Depends(require(TokenScope.DISTRIBUTE))]
 
 PACKAGE_ID = r"^dstrpck-[1-9][0-9]{0,14}-[0-9a-f]{16}$"
 _ADVICE = "; name a path in the subtree, or leave it empty for an open end"

@@ -3,20 +3,19 @@
 from datetime import datetime
 from typing import Annotated, Self
 
-from fastapi import APIRouter, Depends, Path, Request
+from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, Field
 
 from packhorse.messaging.deduplication import NOTHING
-from packhorse.runtime.auth import Principal, TokenScope, require
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictBody, StrictRoute
 from packhorse_services.publisher.distributions.schemas import MAX_SEQUENCE, PRODUCER_NAME
 from packhorse_services.publisher.http.collaborators import of
+from packhorse_services.publisher.http.fields import Distributor
 from packhorse_services.publisher.outbox.producer_registry import Producer
 
 router = APIRouter(route_class=StrictRoute, tags=["producers"])
 
-Distributor = Annotated[Principal, Depends(require(TokenScope.DISTRIBUTE))]
 Name = Annotated[str, Path(pattern=PRODUCER_NAME)]
 
 

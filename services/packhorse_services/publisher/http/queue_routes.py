@@ -4,9 +4,8 @@ import re
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
-from packhorse.runtime.auth import Principal, TokenScope, require
 from packhorse.runtime.cursors import foreign_cursor, read_cursor, write_cursor
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import documented
@@ -15,6 +14,7 @@ from packhorse.wire.messages import Action
 from packhorse_services.publisher.distributions.schemas import Path as ContentPath
 from packhorse_services.publisher.distributions.schemas import QueuedActionName
 from packhorse_services.publisher.http.collaborators import of
+from packhorse_services.publisher.http.fields import Reader, SubscriberName
 from packhorse_services.publisher.queues.cache.filters import EntryFilter
 from packhorse_services.publisher.queues.history.answering import QueueHistory, QueueLags, window_of
 from packhorse_services.publisher.queues.schemas import (
@@ -32,8 +32,6 @@ router = APIRouter(route_class=StrictRoute, tags=["queues"])
 
 MAX_PAGE = 1_000
 
-Reader = Annotated[Principal, Depends(require(TokenScope.QUEUES_READ))]
-SubscriberName = Annotated[str, Path(max_length=200)]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Cursor = Annotated[str | None, Query(max_length=100)]
 PathPrefix = Annotated[

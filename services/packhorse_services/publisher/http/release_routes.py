@@ -5,16 +5,16 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
 from packhorse.runtime import audit, tracing
-from packhorse.runtime.auth import Principal, TokenScope, require
 from packhorse.runtime.cursors import foreign_cursor, read_cursor, write_cursor
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse.wire.messages import Action
 from packhorse_services.publisher.http.collaborators import of
+from packhorse_services.publisher.http.fields import Distributor, Reader
 from packhorse_services.publisher.http.submission import IdempotencyKey
 from packhorse_services.publisher.outbox.release_rows import Release
 from packhorse_services.publisher.outbox.request import DistributionRequest
@@ -30,8 +30,6 @@ from packhorse_services.publisher.releases.schemas import (
 
 router = APIRouter(route_class=StrictRoute, tags=["releases"])
 
-Distributor = Annotated[Principal, Depends(require(TokenScope.DISTRIBUTE))]
-Reader = Annotated[Principal, Depends(require(TokenScope.QUEUES_READ))]
 Named = Annotated[
     str,
     Path(

@@ -16,6 +16,7 @@ from psycopg.types.json import Jsonb
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.pool import Lender
 from packhorse.db.roles import act_as
+from packhorse.db.rows import now_ms
 from packhorse.errors import PackhorseError, Transient
 from packhorse.messaging.api import Journal, Outgoing, RecordTooLarge
 from packhorse.messaging.deduplicated import DeduplicatedLog, SequenceOvertaken
@@ -161,10 +162,7 @@ class DatabaseSnapshots:
     def now_ms(self) -> int:
         """Return the database's clock. Raises `SnapshotsUnavailable`."""
         with self._bookkeeping() as connection:
-            row: Any = connection.execute(
-                "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-            ).fetchone()
-        return int(row[0])
+            return now_ms(connection)
 
     @contextmanager
     def _bookkeeping(self) -> Iterator[Connection]:

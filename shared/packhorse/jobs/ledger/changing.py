@@ -14,7 +14,7 @@ from psycopg.rows import class_row, dict_row
 
 from packhorse.jobs.event_store import record
 from packhorse.jobs.filters import JobFilter
-from packhorse.jobs.job import Job, JobState, WrongState
+from packhorse.jobs.job import FINAL_STATES, Job, JobState, WrongState
 from packhorse.jobs.ledger.finding import get, newest, oldest
 from packhorse.jobs.ledger.pages import (
     START,
@@ -54,11 +54,10 @@ class JobChange(StrEnum):
     """As REMOVE, and when it is ACTIVE take it from whoever works on it."""
 
 
-_FINAL = tuple(state for state in JobState if state.final)
 _ALLOWED = {
     JobChange.STOP: (JobState.QUEUED, JobState.ACTIVE),
-    JobChange.RETRY: _FINAL,
-    JobChange.REMOVE: (JobState.QUEUED, *_FINAL),
+    JobChange.RETRY: FINAL_STATES,
+    JobChange.REMOVE: (JobState.QUEUED, *FINAL_STATES),
     JobChange.ABANDON: tuple(JobState),
 }
 

@@ -15,13 +15,11 @@ from psycopg import Connection, sql
 from packhorse.errors import Permanent
 from packhorse.jobs.consumer import JobContext, Outcome, Result
 from packhorse.jobs.consumers import HandledTopics
-from packhorse.jobs.job import Job, JobState
+from packhorse.jobs.job import FINAL_STATES, Job, JobState
 from packhorse.jobs.ledger.topics import forget_topics
 from packhorse.jobs.names import InvalidName, require_pattern
 from packhorse.jobs.sessions import Connect, reading, writing
 from packhorse.jobs.topic_sql import topic_part
-
-FINAL_STATES = tuple(state for state in JobState if state.final)
 
 _MAX_TOPICS = 20
 _MAX_NUMBER = 10**10

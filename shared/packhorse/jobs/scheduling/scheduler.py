@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from packhorse.errors import Permanent
 from packhorse.jobs.consumers import HandledTopics
 from packhorse.jobs.scheduling.firing import Decided, Firer, fire, next_due, replan_jumped
 from packhorse.jobs.scheduling.store import database_time
+from packhorse.jobs.sessions import Connect
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.metrics import SCHEDULE_FIRE_TIMES, SCHEDULE_LATENESS, report
 from packhorse.topology.leader import NotLeader, Token
@@ -33,8 +34,6 @@ _AFTER_TROUBLE_S, _UNABLE_S = 2.0, 60.0
 _MOST_AT_ONCE = 1_000
 _PAUSE = "5s"
 """How long a transaction may stand still: a paused process keeps a schedule from the others."""
-
-Connect = Callable[[], AbstractContextManager[Connection]]
 
 
 class LeaderTask(Protocol):

@@ -131,10 +131,7 @@ def remove_schedule(connection: Connection, name: str, *, version: int | None = 
 
 def get_schedule(connection: Connection, name: str) -> Schedule:
     """Return a schedule. Raises `UnknownSchedule`."""
-    found = _select(connection, "WHERE name = %s", (name,))
-    if not found:
-        raise UnknownSchedule(f"there is no schedule {name[:80]!r}; GET /schedules lists them")
-    return found[0]
+    return _one(connection, name)
 
 
 def list_schedules(connection: Connection, *, after: str = "", limit: int = 100) -> list[Schedule]:
@@ -245,13 +242,16 @@ def _times_left(stored: Schedule, definition: ScheduleDefinition) -> int | None:
 
 def lock_schedule(connection: Connection, name: str, version: int | None) -> Schedule:
     """Return a schedule that nobody changes until the end. Raises as `suspend_schedule`."""
-    found = _select(connection, "WHERE name = %s FOR UPDATE", (name,))
+    found = _one(connection, name, "FOR UPDATE")
+    if version is not None and found.version != version:
+        raise ScheduleChanged(f"the schedule {name} is of version {found.version}, not {version}")
+    return found
+
+
+def _one(connection: Connection, name: str, lock: str = "") -> Schedule:
+    found = _select(connection, f"WHERE name = %s {lock}", (name,))
     if not found:
         raise UnknownSchedule(f"there is no schedule {name[:80]!r}; GET /schedules lists them")
-    if version is not None and found[0].version != version:
-        raise ScheduleChanged(
-            f"the schedule {name} is of version {found[0].version}, not {version}"
-        )
     return found[0]
 
 

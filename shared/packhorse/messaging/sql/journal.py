@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from psycopg import Connection
 
+from packhorse.db.rows import now_ms
 from packhorse.messaging.api import (
     Appended,
     Bounds,
@@ -170,12 +171,10 @@ def truncate(connection: Connection, topic: SqlTopic, number: int, before: int) 
 
 def enforce_retention(connection: Connection) -> None:
     """Forget what is older than its topic's retention, by the database's clock (R28)."""
-    [(now_ms,)] = connection.execute(
-        "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-    ).fetchall()
+    now = now_ms(connection)
     for topic in find_topics(connection).values():
         if topic.spec.retention_ms < 0:
             continue
         for number, partition in find_partitions(connection, topic).items():
-            limit = now_ms - topic.spec.retention_ms
+            limit = now - topic.spec.retention_ms
             truncate(connection, topic, number, offset_at(connection, partition, limit))

@@ -10,17 +10,12 @@ from psycopg import Connection, sql
 
 from packhorse.db.bell import Bell
 from packhorse.db.engine import Timeouts, connection_arguments, conninfo
+from packhorse.topology.leader import AWAY
 from packhorse.topology.membership import StoreUnavailable
 from packhorse.topology.patience import PatientConnection
 
 _TIMEOUTS = Timeouts(statement_ms=5_000, lock_ms=2_000, idle_in_transaction_ms=5_000)
 """A heartbeat that takes longer has failed: nobody else must wait for it."""
-
-_AWAY = (
-    psycopg.OperationalError,
-    psycopg.InterfaceError,
-    psycopg.errors.IdleInTransactionSessionTimeout,
-)
 
 _MOST_HINTS = 1_000
 
@@ -46,7 +41,7 @@ class HintedSession:
         """
         try:
             yield self._connected()
-        except _AWAY as error:
+        except AWAY as error:
             self._drop()
             raise StoreUnavailable(f"the cluster's database says: {error}") from error
         except BaseException:

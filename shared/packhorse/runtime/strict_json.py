@@ -1,0 +1,31 @@
+"""JSON as RFC 8259 has it, where Python's own reader takes more and keeps less."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+
+def json_of(text: str, *, numbers: Callable[[str], Any] | None = None) -> Any:
+    """Return what JSON says, with its numbers as `numbers` reads them, or else as Python does.
+
+    Raises `ValueError`, also for a member twice and for NaN and its like, and `RecursionError` for
+    what is nested too deep.
+    """
+    return json.loads(
+        text,
+        object_pairs_hook=_members,
+        parse_float=numbers,
+        parse_int=numbers,
+        parse_constant=_refuse_constant,
+    )
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("an object has a member twice")
+    return members
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")
