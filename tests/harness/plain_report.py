@@ -4,15 +4,11 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from packhorse.blobs.api import StoredBlob
 from packhorse_services.pipeline.sweep.report import BlobTotal, List, MarkSummary, Remove, Totals
-from packhorse_services.pipeline.sweep.work import (
-    BlobSource,
-    FindingKind,
-    Found,
-    ReferenceSource,
-)
+from packhorse_services.pipeline.sweep.work import BlobScan, FindingKind, Found, Scan
 
 
 @dataclass
@@ -47,20 +43,20 @@ class PlainReport:
         self.of_blobs = {}
         yield
 
-    def read(self, round_name: str, source: ReferenceSource) -> None:
-        self.read_sources.append(source.name)
-        for piece in source.pieces:
-            for one in source.scan(piece):
+    def read(self, round_name: str, name: str, scan: Scan, pieces: Sequence[Any]) -> None:
+        self.read_sources.append(name)
+        for piece in pieces:
+            for one in scan(piece):
                 self.found[round_name][one.kind].add(one.key)
 
-    def read_blobs(self, round_name: str, source: BlobSource) -> None:
-        self.read_sources.append(source.name)
-        listed = [blob for piece in source.pieces for blob in source.scan.listed(piece)]
+    def read_blobs(self, round_name: str, name: str, scan: BlobScan, pieces: Sequence[Any]) -> None:
+        self.read_sources.append(name)
+        listed = [blob for piece in pieces for blob in scan.listed(piece)]
         again = {blob: self.remembered[blob] for blob in listed if blob in self.remembered}
         new = [blob for blob in listed if blob not in again]
         self.read_blob_keys += [blob.key for blob in new]
         self.of_blobs |= again
-        for blob, one in source.scan.read(iter(new)):
+        for blob, one in scan.read(iter(new)):
             self.of_blobs.setdefault(blob, set()).add(one)
         for one in itertools.chain.from_iterable(self.of_blobs.values()):
             self.found[round_name][one.kind].add(one.key)

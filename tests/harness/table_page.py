@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from packhorse_services.pipeline.audit.task import FINDINGS
-from packhorse_services.pipeline.bulk.schemas import BULK_PARTS
+from packhorse_services.pipeline.bulk.export import BULK_PARTS
 from packhorse_services.pipeline.storage.delta import ARCHIVE, MEASURES, partitions
 from packhorse_services.pipeline.storage.tables import MEANINGS
 

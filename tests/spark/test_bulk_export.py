@@ -18,8 +18,8 @@ from packhorse.packages.body import unpack
 from packhorse.packages.build import PathMissing
 from packhorse_services.pipeline.bulk import export as bulk_export
 from packhorse_services.pipeline.bulk.errors import BulkStopped
+from packhorse_services.pipeline.bulk.export import BULK_PARTS
 from packhorse_services.pipeline.bulk.prepare import prepare
-from packhorse_services.pipeline.bulk.schemas import BULK_PARTS
 from packhorse_services.pipeline.bulk.state import BulkState, Export, StoredPart
 from packhorse_services.pipeline.errors import TaskFailed
 from packhorse_services.pipeline.storage.location import Location

@@ -1,6 +1,6 @@
 """R22: what nobody refers to goes, what anybody refers to stays, and doubt removes nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -14,10 +14,10 @@ from packhorse.packages.body import pack
 from packhorse.snapshots.parts import Change, EncodedNode, write_changes, write_part
 from packhorse.snapshots.snapshot import part_key
 from packhorse_services.pipeline.errors import NotYet, TaskRefused
-from packhorse_services.pipeline.sweep.report import MarkState
+from packhorse_services.pipeline.sweep.report import MarkState, Totals
 from packhorse_services.pipeline.sweep.stores import Stores
 from packhorse_services.pipeline.sweep.sweeping import PATIENCE, SweepTimes
-from packhorse_services.pipeline.sweep.work import BlobSource, ReferenceSource
+from packhorse_services.pipeline.sweep.work import BlobScan, Scan
 from tests.harness.feed import TOPICS
 from tests.harness.noise import large_node
 from tests.harness.plain_report import PlainReport
@@ -89,13 +89,13 @@ class Blind(PlainReport):
 
     source: str = ""
 
-    def read(self, round_name: str, source: ReferenceSource) -> None:
-        if source.name != self.source:
-            super().read(round_name, source)
+    def read(self, round_name: str, name: str, scan: Scan, pieces: Sequence[Any]) -> None:
+        if name != self.source:
+            super().read(round_name, name, scan, pieces)
 
-    def read_blobs(self, round_name: str, source: BlobSource) -> None:
-        if source.name != self.source:
-            super().read_blobs(round_name, source)
+    def read_blobs(self, round_name: str, name: str, scan: BlobScan, pieces: Sequence[Any]) -> None:
+        if name != self.source:
+            super().read_blobs(round_name, name, scan, pieces)
 
 
 def test_r22_what_blobs_refer_to_is_read_once_and_anew_when_they_change(yard: Yard) -> None:
@@ -151,7 +151,7 @@ def test_r22_what_is_referred_to_again_after_the_mark_stays(yard: Yard) -> None:
     assert len(report.candidates) == 2
     yard.write("/a", yard.upload(b"again"))
     yard.blobs.renew(binary_key(renewed.sha256))
-    assert yard.sweep(report).count == 0
+    assert yard.sweep(report) == Totals()
     assert yard.has(again)
     assert yard.has(renewed)
 
@@ -167,7 +167,7 @@ def test_r22_a_mark_is_not_swept_while_an_older_export_goes_on(yard: Yard) -> No
     with pytest.raises(NotYet, match=r"older than the end of the mark \(packhorse-publisher"):
         yard.sweep(report)
     yard.commit_export(export)
-    assert yard.sweep(report).count == 0
+    assert yard.sweep(report) == Totals()
     assert yard.has(binary)
 
 
@@ -260,7 +260,7 @@ def test_the_age_counts_again_before_each_removal(yard: Yard) -> None:
     yard.age()
     report = yard.mark()
     report.note(replace(report.summary, safety_age_ms=48 * HOURS))
-    assert yard.sweep(report).count == 0
+    assert yard.sweep(report) == Totals()
     assert len(yard.keys()) == 1
 
 
@@ -290,6 +290,6 @@ def test_two_sweeps_at_once_remove_the_same(yard: Yard) -> None:
     yard.age()
     first, second = yard.mark(), yard.mark()
     wait_a_moment()
-    assert yard.sweep(first).count == 1
-    assert yard.sweep(second).count == 1
+    assert yard.sweep(first).binaries.count == 1
+    assert yard.sweep(second).binaries.count == 1
     assert yard.keys() == set()

@@ -91,7 +91,7 @@ def test_what_is_no_package_is_reported_and_kept_and_blocks_nobody(yard: Yard) -
     report = yard.mark()
     assert (report.summary.unreadable, sorted(report.summary.unreadable_keys)) == (3, kept)
     assert [blob.key for blob in report.candidates] == [binary_key(unused.sha256)]
-    assert yard.sweep(report).count == 1
+    assert yard.sweep(report).binaries.count == 1
     assert sorted(blob.key for blob in yard.blobs.list("packages/")) == kept
 
 

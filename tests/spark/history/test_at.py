@@ -16,11 +16,16 @@ from packhorse.blobs.open import open_blobs
 from packhorse.content import tree
 from packhorse.content.node import Binary, Node
 from packhorse_services.pipeline.at.command import moment, show
-from packhorse_services.pipeline.at.restore import require_binaries, restore
+from packhorse_services.pipeline.at.restore import OTHERWISE, restore
 from packhorse_services.pipeline.at.task import Point, subtree_at
 from packhorse_services.pipeline.engine.exit_codes import exit_code
 from packhorse_services.pipeline.errors import NotThere, TaskRefused
-from packhorse_services.pipeline.history.content import in_path_order, partitions_for, placed
+from packhorse_services.pipeline.history.content import (
+    in_path_order,
+    partitions_for,
+    placed,
+    require_binaries,
+)
 from packhorse_services.pipeline.history.decoding import events_of
 from packhorse_services.pipeline.history.target import target
 from packhorse_services.pipeline.snapshot.task import SnapshotRequest, make_snapshot
@@ -108,10 +113,10 @@ def test_it_is_put_back_whole_and_only_with_its_binaries(
     with subtree_at(spark, location, blobs_url, point) as found:
         content = found.nodes
         with pytest.raises(TaskRefused, match=f"sha256:{PICTURE.sha256} of /s/a/x.*--force"):
-            require_binaries(content, blobs_url)
+            require_binaries(content, blobs_url, otherwise=OTHERWISE)
         with closing(open_blobs(blobs_url)) as blobs:
             blobs.put(binary_key(PICTURE.sha256), [b"png"])
-        require_binaries(content, blobs_url)
+        require_binaries(content, blobs_url, otherwise=OTHERWISE)
         assert restore(content, "/s", database_url) == 4
     with psycopg.connect(database_url) as author:
         restored = content_in(author)

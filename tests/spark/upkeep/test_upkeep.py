@@ -16,11 +16,12 @@ from packhorse.blobs.api import package_key
 from packhorse.blobs.open import open_blobs
 from packhorse.snapshots.snapshot import ContentSnapshot, new_id
 from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.history.read import archived
 from packhorse_services.pipeline.storage import compaction, delta, schemas, tables
 from packhorse_services.pipeline.storage.delta import prepare
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.upkeep import bodies, expiry
-from packhorse_services.pipeline.upkeep.expiry import covered, first_needed
+from packhorse_services.pipeline.upkeep.expiry import Needed, covered, needed
 from packhorse_services.pipeline.upkeep.task import expected, keep_up, plan
 from tests.harness.silver_rows import HOUR, START, append, package, status
 
@@ -37,16 +38,16 @@ def snapshot(offset: int, *, subscriber: str = "", journal_id: str = "j1") -> Co
 @pytest.mark.parametrize(
     ("snapshots", "first"),
     [
-        ([], [(date(2026, 1, 2), "main", 3)]),
-        ([snapshot(4), snapshot(3)], [(date(2026, 1, 2), "other", 5)]),
+        ([], Needed(date(2026, 1, 2), "main", 3)),
+        ([snapshot(4), snapshot(3)], Needed(date(2026, 1, 2), "other", 5)),
         (
             [snapshot(9, subscriber="site"), snapshot(9, journal_id="j0")],
-            [(date(2026, 1, 2), "main", 3)],
+            Needed(date(2026, 1, 2), "main", 3),
         ),
     ],
 )
 def test_what_no_snapshot_for_everybody_holds_is_needed(
-    spark: SparkSession, snapshots: list[ContentSnapshot], first: list[Any]
+    spark: SparkSession, snapshots: list[ContentSnapshot], first: Needed
 ) -> None:
     rows = [
         package(7, 0, journal_id="gone"),
@@ -56,8 +57,7 @@ def test_what_no_snapshot_for_everybody_holds_is_needed(
         package(6, 3 * DAY),
     ]
     packages = spark.createDataFrame(rows, schemas.PACKAGES)
-    found = first_needed(packages, covered(packages, snapshots, [])).collect()
-    assert [tuple(row) for row in found] == first
+    assert needed(packages, covered(packages, snapshots, [])) == first
 
 
 def test_bodies_go_when_no_package_refers_to_them_and_they_are_old(spark: SparkSession) -> None:
@@ -184,7 +184,8 @@ def test_statuses_go_but_for_those_of_packages_not_imported(
     ]
     for row in [*said, status(2, DAY), status(4, 9 * DAY)]:
         append(location, tables.STATUSES, [row])
-    assert expiry.old_statuses(spark, location, date(2026, 1, 5)).count() == 1
+    there = archived(spark, location, tables.STATUSES)
+    assert expiry.expired_statuses(there, date(2026, 1, 5)).count() == 1
 
     files = []
     for _ in range(2):

@@ -6,7 +6,7 @@ reference are kept on the way.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -83,16 +83,6 @@ class Bodies:
         return self._stores
 
 
-@contextmanager
-def copying(source_url: str, target_url: str) -> Iterator[Bodies]:
-    """Give what copies from one store to the other."""
-    bodies = Bodies(source_url, target_url)
-    try:
-        yield bodies
-    finally:
-        bodies.close()
-
-
 _MAX_REASON = 1_000
 
 
@@ -107,8 +97,8 @@ class Decoder:
     """The archive's own."""
 
     def copying(self) -> AbstractContextManager[Bodies]:
-        """Give what keeps the bodies."""
-        return copying(self.blobs_url, self.bodies_url)
+        """Lend what copies the bodies from one store to the other."""
+        return closing(Bodies(self.blobs_url, self.bodies_url))
 
     def decode(self, batch: pa.RecordBatch, bodies: Bodies) -> Mapping[str, pa.RecordBatch]:
         """Return rows for each table of silver that gets some, with the columns of its schema.

@@ -95,10 +95,11 @@ def _require_author(settings: Settings) -> None:
 
 
 def _restore(content: Any, path: str, settings: Settings, *, force: bool, as_json: bool) -> None:
-    from packhorse_services.pipeline.at.restore import refused, require_binaries, restore
+    from packhorse_services.pipeline.at.restore import OTHERWISE, refused, restore
+    from packhorse_services.pipeline.history.content import require_binaries
 
     if not force:
-        require_binaries(content, settings.blobs_url)
+        require_binaries(content, settings.blobs_url, otherwise=OTHERWISE)
     url = settings.database_url
     try:
         nodes = restore(content, path, url.get_secret_value() if url else "")

@@ -16,24 +16,12 @@ from packhorse.jobs.content_changes.recording import record_watched
 from packhorse.jobs.content_changes.watches import list_watches
 from packhorse_services.pipeline.engine.databases import author_away, first_line, unusable
 from packhorse_services.pipeline.errors import NotThere, TaskFailed, TaskRefused
-from packhorse_services.pipeline.history.content import missing_binaries
 
 _UNHURRIED = Timeouts(statement_ms=600_000, lock_ms=60_000, idle_in_transaction_ms=600_000)
 """Spark lends the nodes one partition after the other; the transaction waits for it."""
 
-_REPORTED = 20
-
-
-def require_binaries(content: DataFrame, blobs_url: str) -> None:
-    """Raise `TaskRefused` naming binaries that are missing."""
-    lost = missing_binaries(content, blobs_url).limit(_REPORTED + 1).collect()
-    if lost:
-        named = "; ".join(f"sha256:{row.digest} of {row.path}" for row in lost[:_REPORTED])
-        more = "; and more" if len(lost) > _REPORTED else ""
-        raise TaskRefused(
-            f"binaries are no longer in the blob store ({named}{more}); put them back, or use "
-            "--force to restore the nodes without them"
-        )
+OTHERWISE = "use --force to restore the nodes without them"
+"""What to do without binaries that can't be put back."""
 
 
 def restore(content: DataFrame, path: str, database_url: str) -> int:

@@ -14,7 +14,13 @@ from packhorse.content.node import ROOT, check_path
 from packhorse.errors import Transient
 from packhorse.runtime.command_options import with_options
 from packhorse.runtime.configuration import loaded
-from packhorse_services.pipeline.audit.outcome import Audited, ExitCode, exit_code, shortfall
+from packhorse_services.pipeline.audit.outcome import (
+    Audited,
+    ExitCode,
+    exit_code,
+    listed,
+    shortfall,
+)
 from packhorse_services.pipeline.engine.exit_codes import error_text, report_error
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.settings import Settings
@@ -23,8 +29,6 @@ from packhorse_services.pipeline.storage.location import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_REPORTED = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +99,8 @@ def report(run: str, audited: Sequence[Audited], others: Sequence[str], *, as_js
         for name in others:
             typer.echo(f"{name}: not audited")
     if others:
-        more = f" and {len(others) - _REPORTED} more" if len(others) > _REPORTED else ""
         typer.echo(
-            f"not audited: {', '.join(others[:_REPORTED])}{more}; live, but not in "
+            f"not audited: {listed(others, 20)}; live, but not in "
             "PACKHORSE_SUBSCRIBER_DATABASES: add their databases there",
             err=True,
         )

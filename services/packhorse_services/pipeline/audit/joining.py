@@ -11,6 +11,7 @@ from itertools import takewhile
 from packhorse.blobs.api import BlobMissing, BlobStore
 from packhorse.snapshots.snapshot import ContentSnapshot, InvalidSnapshot, manifest_key_of
 from packhorse.snapshots.store import all_of, read
+from packhorse_services.pipeline.audit.outcome import listed
 from packhorse_services.pipeline.audit.subscriber_state import (
     AuditedSubscription,
     Joined,
@@ -37,9 +38,6 @@ def joining(blobs: BlobStore, subscriber: str, situation: Situation) -> Subscrib
     )
 
 
-_NAMED = 5
-
-
 def notes_of(situation: Situation) -> list[str]:
     """Return what is to be said of the subscriptions, whatever they are compared with."""
     notes = []
@@ -47,11 +45,10 @@ def notes_of(situation: Situation) -> list[str]:
     if not path_filter.holds_all:
         notes.append("it takes a part of the content by its filter, and that alone was compared")
     if path_filter.map_paths:
-        paths = ", ".join(f"{path} at {own}" for path, own in path_filter.map_paths[:_NAMED])
-        notes.append(f"paths are the author's: it has {paths}{_more(path_filter.map_paths)}")
+        paths = listed([f"{path} at {own}" for path, own in path_filter.map_paths])
+        notes.append(f"paths are the author's: it has {paths}")
     if names := path_filter.exclude_properties:
-        left_out = ", ".join(names[:_NAMED])
-        notes.append(f"properties that it leaves out were not compared: {left_out}{_more(names)}")
+        notes.append(f"properties that it leaves out were not compared: {listed(names)}")
     if len({subscription.offset for subscription in situation.subscriptions}) > 1:
         notes.append(
             "its subscriptions are at different offsets; where two publisher agents write the "
@@ -62,10 +59,6 @@ def notes_of(situation: Situation) -> list[str]:
         for subscription in situation.subscriptions
         if _began_behind(subscription, situation.joined)
     ]
-
-
-def _more(named: Sequence[object]) -> str:
-    return f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
 
 
 def _began_behind(subscription: AuditedSubscription, joined: Joined | None) -> bool:

@@ -6,7 +6,6 @@ from enum import IntEnum
 from typing import Any
 
 UNDECIDED = "undecided"
-_NAMED = 5
 
 
 class ExitCode(IntEnum):
@@ -113,8 +112,13 @@ def _certain(one: Audited) -> Iterator[tuple[str, int]]:
 
 
 def _names(some: Sequence[Audited]) -> str:
-    more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
-    return ", ".join(one.subscriber for one in some[:_NAMED]) + more
+    return listed([one.subscriber for one in some])
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Return up to `most` of the names, and how many there are besides."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def exit_code(audited: Sequence[Audited]) -> ExitCode:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import islice
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
@@ -22,7 +22,6 @@ from packhorse_services.pipeline.audit.comparison import (
     DIFFERENT,
     EXTRA,
     MISSING,
-    RangeHash,
     difference,
     differing,
     in_ranges,
@@ -44,7 +43,6 @@ from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import MERE_FOLDER, fold
 from packhorse_services.pipeline.history.onto_base import by_path
-from packhorse_services.pipeline.storage import columns
 from packhorse_services.pipeline.storage import columns as c
 from packhorse_services.pipeline.storage.delta import commit, prepare, stored
 from packhorse_services.pipeline.storage.location import Location
@@ -132,8 +130,9 @@ class Audit:
         starts: Sequence[str],
     ) -> Audited:
         content = self._audited(expected.content, situation)
-        wanted = range_hashes(content, starts)
-        ranges = differing(wanted, _rows(here.hashes(self.spark, starts)))
+        hashes = here.hashes(self.spark, starts).collect()  # at most some thousand
+        held = [(row[0], row[1], row[2]) for row in hashes]
+        ranges = differing(range_hashes(content, starts), held)
         notes = [*notes_of(situation), *expected.notes]
         if not ranges:
             return Audited(subscriber, _offsets(situation), notes=notes)
@@ -156,7 +155,8 @@ class Audit:
     def _reported(self, findings: DataFrame) -> tuple[dict[str, int], list[Finding]]:
         """Save the findings; return how many there are of each kind, and the first of them."""
         self._save(findings)
-        counts = {row["kind"]: row["count"] for row in _counted(findings)}
+        counted = findings.groupBy("kind").count().collect()
+        counts = {row["kind"]: row["count"] for row in counted}
         shown = findings.orderBy("path").limit(self.limit).collect()
         return (
             {kind: counts.get(kind, 0) for kind in (MISSING, EXTRA, DIFFERENT, UNDECIDED)},
@@ -164,7 +164,7 @@ class Audit:
         )
 
     def _save(self, findings: DataFrame) -> None:
-        rows = columns.require(findings, FINDINGS, "audit")
+        rows = c.require(findings, FINDINGS, "audit")
         files = written(rows, self.location, as_they_are(self._table, FINDINGS))
         held = stored(self.location, self._table)
         commit(self.location, self._table, held, (file.action for file in files))
@@ -187,15 +187,6 @@ def _confirmed(
             "path", "kind", "offset", f.coalesce("package_id", f.lit("")).alias("package_id")
         )
     )
-
-
-def _counted(findings: DataFrame) -> list[Row]:
-    return findings.groupBy("kind").count().collect()
-
-
-def _rows(hashes: DataFrame) -> list[RangeHash]:
-    """Return what there is of each range; there are at most some thousand."""
-    return [(row[0], row[1], row[2]) for row in hashes.collect()]
 
 
 def _offsets(situation: Situation | None) -> dict[str, int]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark import Accumulator, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
 from packhorse.blobs.open import open_blobs
 from packhorse.content.node import Node
@@ -21,9 +22,28 @@ from packhorse.db.metadata import EXPORTER
 from packhorse.packages.body import pack
 from packhorse.packages.package_id import RANDOM_BITS, make_package_id
 from packhorse_services.pipeline.bulk.jdbc import JdbcDatabase
-from packhorse_services.pipeline.bulk.schemas import BULK_PARTS
 from packhorse_services.pipeline.bulk.snapshot import AuthorSnapshot, PlannedPart
 from packhorse_services.pipeline.errors import TaskFailed
+from packhorse_services.pipeline.storage import columns as c
+
+BULK_PARTS = t.StructType(
+    [
+        c.integer("part", "Number of the part, in the order of paths"),
+        c.text("deep_path", "Path that is distributed with all that lies below it"),
+        c.text("range_from", "First path that may be in the part; empty for the first"),
+        c.text("range_to", "Path before which the part ends; empty for the last"),
+        c.text("package_id", "Id of the package"),
+        c.text("body_sha256", "SHA-256 of the body as stored, hexadecimal"),
+        c.long("body_length", "Length of the body as stored, compressed", c.BYTES),
+        c.long("content_length", "Length of the body once decompressed", c.BYTES),
+        c.long("node_count", "Nodes in the body", "nodes"),
+        c.integer("part_count", "Number of all parts", "parts"),
+        c.long("seen_epoch", "Epoch of the last package before the snapshot"),
+        c.long("seen_sequence", "Sequence of the last package before the snapshot"),
+        c.long("snapshot_ms", "When the author's database was read, by its clock", c.EPOCH_MS),
+    ]
+)
+"""The stored packages of one bulk distribution, all of one snapshot."""
 
 _FETCH_NODES = "50"
 """A node may have 1 MB: what a task holds of the server's answer stays small. 0 would be all."""
@@ -81,7 +101,7 @@ def store_packages(
 def part_rows(
     packed: DataFrame, deep_path: str, parts: Sequence[PlannedPart], snapshot: AuthorSnapshot
 ) -> DataFrame:
-    """Return the rows of `schemas.BULK_PARTS`: stored packages with their ranges."""
+    """Return the rows of `BULK_PARTS`: stored packages with their ranges."""
     ranges = packed.sparkSession.createDataFrame(
         [(part.number, part.range_from, part.range_to, part.nodes) for part in parts],
         "part int, range_from string, range_to string, node_count long",

@@ -9,10 +9,15 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from packhorse.errors import PackhorseError
-from packhorse_services.pipeline.bulk.export import Meter, part_rows, read_nodes, store_packages
+from packhorse_services.pipeline.bulk.export import (
+    BULK_PARTS,
+    Meter,
+    part_rows,
+    read_nodes,
+    store_packages,
+)
 from packhorse_services.pipeline.bulk.jdbc import jdbc_database
 from packhorse_services.pipeline.bulk.progress import Amount, PhaseProgress
-from packhorse_services.pipeline.bulk.schemas import BULK_PARTS
 from packhorse_services.pipeline.bulk.snapshot import (
     AuthorSnapshot,
     PlannedPart,

@@ -15,6 +15,7 @@ from packhorse.content.node import ROOT, is_within
 from packhorse.content.rows import parse_binaries
 from packhorse.snapshots.snapshot import left_out
 from packhorse_services.pipeline.engine.kept import kept
+from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.beginning import BaseRules, Beginning, beginning
 from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts, characters_of
@@ -196,6 +197,7 @@ def _absent(location: Location, target: HistoryTarget, choice: Choice) -> tuple[
     return tuple(sorted(offsets))
 
 
+_REPORTED = 20
 _MISSING = "digest string, path string"
 _LOST = pa.schema([("digest", pa.string()), ("path", pa.string())])
 
@@ -207,8 +209,7 @@ def missing_binaries(content: DataFrame, blobs_url: str) -> DataFrame:
     """
 
     def scan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        blobs = open_blobs(blobs_url)
-        try:
+        with closing(open_blobs(blobs_url)) as blobs:
             for batch in batches:
                 digests, paths = (column.to_pylist() for column in batch.columns)
                 lost = [
@@ -217,11 +218,25 @@ def missing_binaries(content: DataFrame, blobs_url: str) -> DataFrame:
                     if blobs.renew(binary_key(digest)) is None
                 ]
                 yield pa.RecordBatch.from_pylist(lost, _LOST)
-        finally:
-            blobs.close()
 
     referred = content.select("binaries", "path").mapInArrow(_digests, _MISSING)
     return referred.groupBy("digest").agg({"path": "min"}).mapInArrow(scan, _MISSING)
+
+
+def require_binaries(
+    content: DataFrame, blobs_url: str, *, what: str = "binaries", otherwise: str
+) -> None:
+    """Renew the binaries of content. Raises `TaskRefused` naming some when any are missing.
+
+    `what` says which they are, `otherwise` what to do without putting them back.
+    """
+    lost = missing_binaries(content, blobs_url).limit(_REPORTED + 1).collect()
+    if lost:
+        named = "; ".join(f"sha256:{row.digest} of {row.path}" for row in lost[:_REPORTED])
+        more = "; and more" if len(lost) > _REPORTED else ""
+        raise TaskRefused(
+            f"{what} are no longer in the blob store ({named}{more}); put them back, or {otherwise}"
+        )
 
 
 def _digests(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

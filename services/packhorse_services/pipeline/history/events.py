@@ -4,6 +4,7 @@ An event of a write has no texts: what is decided needs paths and numbers alone.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -69,13 +70,10 @@ def package_events(spark: SparkSession, packages: Packages, within: str = ROOT) 
 
 
 def _decoded(packages: Packages, shares: Iterable[OffsetShare], within: str) -> Iterator[PathEvent]:
-    bodies = open_blobs(packages.location.blobs_url(tables.BODIES))
-    try:
+    with closing(open_blobs(packages.location.blobs_url(tables.BODIES))) as bodies:
         for share in shares:
             for package in packages.read(share):
                 yield from events_of(*package, bodies, within)
-    finally:
-        bodies.close()
 
 
 def _batches(events: Iterable[PathEvent]) -> Iterator[pa.RecordBatch]:

@@ -4,13 +4,13 @@ Rows of whole bodies never pass through the JVM to be decoded (ADR 0020).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import fs
 
 from packhorse.wire.package_codec import AGENT_HEADER, ENTRY_HEADER, decode_entry
 from packhorse.wire.record import Undecodable
@@ -141,9 +141,8 @@ def is_for(headers: Mapping[str, bytes], subscriber: str) -> bool:
 
 def package_files(location: Location, version: int) -> tuple[Kept, ...]:
     """Return the files of the archive's package topics at a version of bronze."""
-    bronze = stored(location, tables.BRONZE)
-    bronze.load_as_version(version)
-    return tuple(one for one in files_of(bronze) if one.partition["topic"].endswith("_package"))
+    files = files_of(stored(location, tables.BRONZE, version))
+    return tuple(one for one in files if one.partition["topic"].endswith("_package"))
 
 
 def column_batches(
@@ -168,17 +167,11 @@ def _path(location: Location, file: str) -> str:
     return arrow_files.path(location, f"{tables.BRONZE}/{file}")
 
 
-class _opened:  # noqa: N801 - a context manager
-    """Lends a file, opened so that no more of it is held than is being read."""
-
-    def __init__(self, location: Location, path: str) -> None:
-        self._raw: fs.NativeFile = arrow_files.filesystem(location).open_input_file(path)
-
-    def __enter__(self) -> pq.ParquetFile:
-        return pq.ParquetFile(self._raw)
-
-    def __exit__(self, *_: object) -> None:
-        self._raw.close()
+@contextmanager
+def _opened(location: Location, path: str) -> Iterator[pq.ParquetFile]:
+    """Lend a file, opened so that no more of it is held than is being read."""
+    with arrow_files.filesystem(location).open_input_file(path) as raw:
+        yield pq.ParquetFile(raw)
 
 
 def _rows(file: pq.ParquetFile, groups: Iterable[int]) -> Iterator[pa.RecordBatch]:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -20,7 +21,7 @@ from packhorse_services.pipeline.history.packages import Packages, package_files
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.delta import load, stored
 from packhorse_services.pipeline.storage.location import Location
-from packhorse_services.pipeline.storage.queries import RELATION, literal, rows
+from packhorse_services.pipeline.storage.queries import RELATION, literal, one_of, rows
 
 REMOVED = [one.value for one in Status if one is not Status.IMPORTED]
 """What a subscriber says of a package that it did not import; not LEFT_OUT: it was not for it."""
@@ -33,10 +34,7 @@ def archived(
 
     Raises `TablesUnusable` when it isn't there yet.
     """
-    try:
-        return load(spark, location, table, stored(location, table, version))
-    except TableNotFoundError as error:
-        raise _no_table(location, table) from error
+    return load(spark, location, table, _held(location, table, version))
 
 
 def bronze_version(location: Location) -> int:
@@ -44,16 +42,17 @@ def bronze_version(location: Location) -> int:
 
     Raises `TablesUnusable` when it isn't there yet.
     """
+    return _held(location, tables.BRONZE).version()
+
+
+def _held(location: Location, table: str, version: int | None = None) -> DeltaTable:
+    """Return a table of the archive without Spark. Raises `TablesUnusable` as `archived` does."""
     try:
-        return int(stored(location, tables.BRONZE).version())
+        return stored(location, table, version)
     except TableNotFoundError as error:
-        raise _no_table(location, tables.BRONZE) from error
-
-
-def _no_table(location: Location, table: str) -> TablesUnusable:
-    return TablesUnusable(
-        f"there is no table {table} at {location.base}; run packhorse-pipeline archive first"
-    )
+        raise TablesUnusable(
+            f"there is no table {table} at {location.base}; run packhorse-pipeline archive first"
+        ) from error
 
 
 def package_records(
@@ -87,10 +86,7 @@ def gaps(location: Location, journal_id: str) -> list[tuple[int, int]]:
 
 def asked(location: Location, table: str, sql: str) -> list[dict[str, Any]]:
     """Return what a query on `RELATION` gives, a table of the archive. Raises `TablesUnusable`."""
-    try:
-        return list(rows(stored(location, table), sql))
-    except TableNotFoundError as error:
-        raise _no_table(location, table) from error
+    return list(rows(_held(location, table), sql))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,45 +125,40 @@ def said_by(
     location: Location,
     subscriber: str,
     agents: Collection[str],
-    journal_id: str = "",
+    journal_id: str,
 ) -> DataFrame:
     """Return the statuses (`schemas.STATUSES`) that a subscriber reported for packages of `agents`.
 
-    With `journal_id`, only what was said of that journal.
+    Only what was said of that journal.
     """
-    said = archived(spark, location, tables.STATUSES).where(
-        (f.col("subscriber") == subscriber) & f.col("publisher_agent").isin(list(agents))
+    return archived(spark, location, tables.STATUSES).where(
+        (f.col("subscriber") == subscriber)
+        & f.col("publisher_agent").isin(list(agents))
+        & f.col("package_journal_id").isin(journal_id, "")
     )
-    if journal_id:
-        said = said.where(f.col("package_journal_id").isin(journal_id, ""))
-    return said
 
 
 def removed_by(
-    location: Location, subscriber: str, agents: Collection[str], journal_id: str = ""
+    location: Location, subscriber: str, agents: Collection[str], journal_id: str
 ) -> list[tuple[str, int]]:
     """Return publisher agent and offset of the packages that `subscriber` did not import, in order.
 
-    Its last word on a package counts. With `journal_id`, only what was said of that journal. Raises
+    Its last word on a package counts, and only what was said of that journal. Raises
     `TablesUnusable`.
     """
-    said = f"subscriber = {literal(subscriber)} AND publisher_agent IN ({_literals(agents)})"
-    if journal_id:
-        said += f" AND package_journal_id IN ({_literals([journal_id, ''])})"
-    removed = f"status IN ({_literals(REMOVED)})"
-    suspects = f"SELECT package_offset FROM {RELATION} WHERE {said} AND {removed}"  # noqa: S608 - literals
+    said = (
+        f"subscriber = {literal(subscriber)} AND {one_of('publisher_agent', agents)} "
+        f"AND {one_of('package_journal_id', [journal_id, ''])}"
+    )
+    suspects = f"SELECT package_offset FROM {RELATION} WHERE {said} AND {one_of('status', REMOVED)}"  # noqa: S608 - literals
     last = 'last_value(status ORDER BY "time", "offset")'
     sql = (
         f"SELECT publisher_agent, package_offset FROM {RELATION} "  # noqa: S608 - literals
         f"WHERE {said} AND package_offset IN ({suspects}) "
-        f"GROUP BY publisher_agent, package_offset HAVING {last} IN ({_literals(REMOVED)})"
+        f"GROUP BY publisher_agent, package_offset HAVING {one_of(last, REMOVED)}"
     )
     found = asked(location, tables.STATUSES, sql) if agents else []
     return sorted((one["publisher_agent"], one["package_offset"]) for one in found)
-
-
-def _literals(values: Iterable[str]) -> str:
-    return ", ".join(map(literal, values))
 
 
 def header(name: str) -> Column:

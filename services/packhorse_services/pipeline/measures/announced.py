@@ -6,7 +6,7 @@ How far they are, what fails, since when nothing moves.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from packhorse_services.pipeline.measures.times import HOUR_MS, hour_of, milliseconds
+from packhorse_services.pipeline.measures.times import HOUR_MS, hour_of
 from packhorse_services.pipeline.storage.columns import require
 from packhorse_services.pipeline.storage.schemas import SUBSCRIPTIONS
 
@@ -57,7 +57,7 @@ def _subscriptions(announcements: DataFrame) -> DataFrame:
         "subscriber",
         "subscription.publisher_agent",
         "subscription.journal_id",
-        milliseconds(f.col("time")).alias("announced_ms"),
+        f.unix_millis("time").alias("announced_ms"),
         f.col("offset").alias("sequence"),
         "subscription.offset",
         "subscription.retries",
@@ -65,7 +65,7 @@ def _subscriptions(announcements: DataFrame) -> DataFrame:
         "editable",
         "subscription.started_offset",
         "subscription.last_error",
-        hour_of(milliseconds(f.col("time"))).alias("hour"),
+        hour_of(f.unix_millis("time")).alias("hour"),
         f.lit(False).alias("known"),
         f.col("subscription.offset").alias("reached"),
     )

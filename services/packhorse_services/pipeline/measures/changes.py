@@ -10,9 +10,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from packhorse_services.pipeline.measures.times import HOUR_MS, milliseconds
+from packhorse_services.pipeline.measures.times import HOUR_MS
 from packhorse_services.pipeline.storage import columns, schemas, tables
-from packhorse_services.pipeline.storage.delta import load, stored
+from packhorse_services.pipeline.storage.delta import FEED, load, stored
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.table_files import opened, whole_from
 
@@ -25,8 +25,6 @@ SOURCES = {
 
 REMEMBERED_MS = 6 * 24 * 3_600_000
 """So long the new rows of a table are known; upkeep keeps their files longer."""
-
-_FEED = "delta.enableChangeDataFeed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +65,10 @@ class Sources:
 
         Its log says so. Of a file without statistics it knows the day, which is not later.
         """
-        held = opened(self._location, name)
-        if held is None or self.versions[name].version < 0:
+        version = self.versions[name].version
+        if version < 0:
             return None
-        held.load_as_version(self.versions[name].version)
+        held = stored(self._location, name, version)
         files = pa.table(held.get_add_actions(flatten=True)).to_pylist()
         times = [one.get("min.time") or _midnight(one["partition.day"]) for one in files]
         return min((int(time.timestamp() * 1000) for time in times), default=None)
@@ -80,15 +78,15 @@ class Sources:
         return self.versions[name].version > after
 
     def new(self, name: str, after: int) -> DataFrame:
-        """Return the rows that came after a version; rewriting and deleting brings none."""
-        there = self.versions[name]
-        if not self.has_new(name, after):
-            return self._spark.createDataFrame([], SOURCES[name])
+        """Return the rows that came after a version; rewriting and deleting brings none.
+
+        Ask only where `has_new` says that there is anything.
+        """
         reader = (
             self._spark.read.format("delta")
             .option("readChangeFeed", "true")
             .option("startingVersion", after + 1)
-            .option("endingVersion", there.version)
+            .option("endingVersion", self.versions[name].version)
         )
         rows = reader.load(self._location.spark_path(name)).where("_change_type = 'insert'")
         return columns.require(rows, SOURCES[name], name)
@@ -133,7 +131,7 @@ def current(location: Location, name: str) -> VersionOfTable:
     if table is None:
         return VersionOfTable(name)
     metadata = table.metadata()
-    has_feed = metadata.configuration.get(_FEED) == "true"
+    has_feed = metadata.configuration.get(FEED) == "true"
     return VersionOfTable(name, str(metadata.id), table.version(), has_feed, whole_from(table))
 
 
@@ -154,7 +152,7 @@ def kept_before(sources: Sources, subscriptions: DataFrame, *, all_hours: bool) 
     days = [each.whole_from for each in sources.versions.values() if each.whole_from is not None]
     if not days:
         return NOTHING
-    last = subscriptions.agg(f.max(milliseconds(f.col("hour")))).collect()[0][0]
+    last = subscriptions.agg(f.max(f.unix_millis("hour"))).collect()[0][0]
     if last is None:
         return NOTHING
     begin = round(_midnight(max(days)).timestamp() * 1000)
@@ -179,5 +177,5 @@ def _of_expired_packages(sources: Sources) -> int:
         first, f.col("subscription.journal_id") == f.col("journal_id")
     ).where("subscription.offset < first - 1")
     times = decided.select(said["time"]).unionByName(behind.select("time"))
-    last = times.agg(f.max(milliseconds(f.col("time")))).collect()[0][0]
+    last = times.agg(f.max(f.unix_millis("time"))).collect()[0][0]
     return NOTHING if last is None else (int(last) // HOUR_MS + 1) * HOUR_MS

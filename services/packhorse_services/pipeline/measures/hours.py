@@ -8,7 +8,7 @@ from pyspark.sql import functions as f
 
 from packhorse_services.pipeline.measures.announced import SUBSCRIPTION_KEY
 from packhorse_services.pipeline.measures.outcomes import decided, facts, sent
-from packhorse_services.pipeline.measures.times import HOUR_MS, hour_of, milliseconds
+from packhorse_services.pipeline.measures.times import HOUR_MS, hour_of
 
 _MOST_SINGLE = 500
 
@@ -77,7 +77,7 @@ def begin_of(moment_ms: int) -> int:
 
 def since(new_rows: DataFrame) -> Column:
     """Return the hour of the earliest of rows with the journal's `time`, as milliseconds."""
-    return f.unix_millis(hour_of(f.min(milliseconds(new_rows["time"]))))
+    return f.unix_millis(hour_of(f.min(f.unix_millis(new_rows["time"]))))
 
 
 def of_decisions(

@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from packhorse_services.pipeline.measures.announced import ANNOUNCED_EVERY_MS, SUBSCRIPTION_KEY
-from packhorse_services.pipeline.measures.times import believed, hour_of, milliseconds
+from packhorse_services.pipeline.measures.times import believed, hour_of
 
 _FACTS = ["package_id", "path", "paths", "body_length", "node_count", "accepted_ms", "time_ms"]
 _DECISION = ["status", "reason", "attempts"]
@@ -13,7 +13,7 @@ _DECISION = ["status", "reason", "attempts"]
 def facts(packages: DataFrame) -> DataFrame:
     """Return of `schemas.PACKAGES` what measures need: key, first path, sizes, sane times."""
     paths = f.concat("deep_paths", "paths")
-    recorded = milliseconds(f.col("time"))
+    recorded = f.unix_millis("time")
     return packages.select(
         *("publisher_agent", "journal_id", "offset", "package_id", "action"),
         *("body_length", "node_count"),
@@ -26,7 +26,7 @@ def facts(packages: DataFrame) -> DataFrame:
 
 def sent(statuses: DataFrame) -> DataFrame:
     """Return the subscription, offset, status, reason, time and order of `schemas.STATUSES`."""
-    recorded = milliseconds(f.col("time"))
+    recorded = f.unix_millis("time")
     return statuses.select(
         *("subscriber", "publisher_agent", f.col("package_journal_id").alias("journal_id")),
         f.col("package_offset").alias("offset"),

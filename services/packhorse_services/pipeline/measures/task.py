@@ -11,13 +11,13 @@ from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.measures import announced, hourly, hours, outcomes
-from packhorse_services.pipeline.measures.changes import Sources, current, kept_before
-from packhorse_services.pipeline.measures.hourly import backlog
+from packhorse_services.pipeline.measures.changes import Sources, kept_before
 from packhorse_services.pipeline.measures.hours import Hours
-from packhorse_services.pipeline.measures.times import day_of, milliseconds
+from packhorse_services.pipeline.measures.times import day_of
 from packhorse_services.pipeline.measures.writing import MeasuresTables
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.table_files import opened
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ def measure(spark: SparkSession, location: Location, *, all_hours: bool = False)
     when there is no archive, `Overtaken` when another run is at work, and what `translated` raises.
     """
     with translated("measures"):
-        if current(location, tables.PACKAGES).version < 0:
+        if opened(location, tables.PACKAGES) is None:
             raise TaskRefused(
                 "there is no archive to measure; run packhorse-pipeline archive first"
             )
@@ -76,7 +76,7 @@ def _wanted(
         subscriptions,
     )
     if since is not None:
-        found = found.where(milliseconds(f.col("hour")) < since)
+        found = found.where(f.unix_millis("hour") < since)
     single = [row[0] for row in found.select(f.unix_millis("hour")).toLocalIterator()]
     return hours.hours(since, single)
 
@@ -107,7 +107,7 @@ def _made(
         happened = keep(outcomes.outcomes(rows, statuses, packages))
         failed = keep(hourly.failures(happened, rows, packages))
         here = keep(announced.subscription_hours(rows, day_of(f.col("hour"))))
-        waiting = backlog(here, outcomes.facts(packages))
+        waiting = hourly.backlog(here, outcomes.facts(packages))
         blocked = announced.blocked_hours(rows)
         yield {
             tables.PUBLISHING: hourly.publishing(_from(sources.all(tables.PACKAGES), wanted)),

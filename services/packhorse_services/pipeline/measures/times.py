@@ -13,11 +13,6 @@ BELIEVED_MS = 7 * 24 * HOUR_MS
 """The time in a record that is sent later than that after it is not used."""
 
 
-def milliseconds(time: Column) -> Column:
-    """Return a timestamp as milliseconds since 1970 UTC."""
-    return f.unix_millis(time)
-
-
 def hour_of(moment_ms: Column) -> Column:
     """Return the beginning of the hour, in UTC, as a timestamp."""
     return f.timestamp_millis(f.floor(moment_ms / f.lit(HOUR_MS)).cast("long") * f.lit(HOUR_MS))

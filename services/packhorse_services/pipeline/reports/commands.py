@@ -14,7 +14,7 @@ from packhorse.runtime.command_options import with_options
 from packhorse.runtime.configuration import loaded
 from packhorse.runtime.whole_file import whole_file
 from packhorse_services.pipeline.errors import NotThere, TaskRefused
-from packhorse_services.pipeline.reports import document, reading
+from packhorse_services.pipeline.reports import document, reading, spreadsheet
 from packhorse_services.pipeline.reports.period import WrongPeriod, period
 from packhorse_services.pipeline.reports.query import ReportSelection
 from packhorse_services.pipeline.reports.reading import MOST_ROWS, ReportPage, ReportQuery
@@ -102,7 +102,7 @@ def _parts(
         yield reading.as_json(requested, ReportPage(rows, None), None) + "\n"
         return
     for number, page in enumerate(pages):
-        yield reading.as_csv(requested.report.columns, page, header=number == 0)
+        yield spreadsheet.table(requested.report.columns, page.rows, header=number == 0)
 
 
 def _pages(version: TableVersion | None, requested: ReportQuery) -> Iterator[ReportPage]:
@@ -123,13 +123,12 @@ def require_measured(tables: ReportTables, subscriber: str | None, agent: str | 
 
     Hours do not count: who was silent in those of a report is known all the same.
     """
-    if subscriber is not None:
-        _require(tables, "subscriber", subscriber, "subscriber")
-    if agent is not None:
-        _require(tables, "publisher_agent", agent, "publisher agent")
+    for column, name in (("subscriber", subscriber), ("publisher_agent", agent)):
+        if name is not None:
+            _require(tables, column, name)
 
 
-def _require(tables: ReportTables, column: str, name: str, what: str) -> None:
+def _require(tables: ReportTables, column: str, name: str) -> None:
     for report in REPORTS.values():
         if column not in report.columns:
             continue
@@ -137,6 +136,7 @@ def _require(tables: ReportTables, column: str, name: str, what: str) -> None:
         found = f"SELECT 1 AS found FROM {RELATION} WHERE {column} = {literal(name)} LIMIT 1"  # noqa: S608 - quoted
         if version is not None and any(version.rows(found)):
             return
+    what = column.replace("_", " ")
     raise NotThere(
         f"the tables have no measures of {what} {name!r}; correct the name, or run "
         "packhorse-pipeline archive and measures first"

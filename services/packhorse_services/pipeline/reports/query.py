@@ -8,7 +8,7 @@ from typing import Any
 
 from packhorse.runtime.cursors import foreign_cursor, read_cursor, write_cursor
 from packhorse_services.pipeline.reports.schemas import ReportKind
-from packhorse_services.pipeline.storage.queries import RELATION, Value, literal
+from packhorse_services.pipeline.storage.queries import RELATION, Value, literal, one_of
 
 _MOST_TEXT = 1000
 """Characters of a text that are shown: texts come from whoever wrote to the journal."""
@@ -51,13 +51,6 @@ def page(
 def select(columns: Sequence[str], where: str, rest: str) -> str:
     """Return a query; every value in it must have come through `literal`."""
     return " ".join(["SELECT", ", ".join(columns), "FROM", RELATION, "WHERE", where, rest])
-
-
-def one_of(column: str, values: Sequence[str]) -> str:
-    """Return the condition that a column has one of the values."""
-    if not values:
-        return "false"
-    return f"{column} IN ({', '.join(literal(value) for value in values)})"
 
 
 def _shown(report: ReportKind, column: str) -> str:

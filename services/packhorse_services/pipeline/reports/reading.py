@@ -2,12 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from packhorse_services.pipeline.reports import period, spreadsheet
+from packhorse_services.pipeline.reports import period
 from packhorse_services.pipeline.reports.query import ReportSelection, page
 from packhorse_services.pipeline.reports.schemas import ReportKind
 from packhorse_services.pipeline.reports.source import ReportTables, Row, TableVersion
@@ -72,11 +71,6 @@ def as_json(requested: ReportQuery, page: ReportPage, following: str | None) -> 
         "rows": page.rows,
     }
     return json.dumps(document, default=_plain)
-
-
-def as_csv(columns: Sequence[str], page: ReportPage, *, header: bool = True) -> str:
-    """Return the page as CSV."""
-    return spreadsheet.table(columns, page.rows, header=header)
 
 
 def _plain(value: Any) -> str:

@@ -200,7 +200,7 @@ async def _answer(
     if following is not None:
         headers["Link"] = f'<{following}>; rel="next"'
     if requested.form == "csv":
-        shown = reading.as_csv(report.columns, found)
+        shown = spreadsheet.table(report.columns, found.rows)
         return Response(shown, 200, headers, spreadsheet.MEDIA_TYPE)
     return Response(reading.as_json(requested, found, following), 200, headers, "application/json")
 

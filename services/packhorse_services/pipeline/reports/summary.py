@@ -13,6 +13,7 @@ from packhorse_services.pipeline.reports.schemas import (
     ReportKind,
 )
 from packhorse_services.pipeline.reports.source import Row, TableVersion
+from packhorse_services.pipeline.storage.queries import one_of
 
 Versions = Mapping[str, TableVersion | None]
 """The version of each report's table, by the report's name."""
@@ -137,5 +138,5 @@ def _by(key: str, weight: str) -> str:
 def _hours_of(subscriptions: list[Row]) -> str:
     """Return the rest of the query for the hours of the subscribers with most deliveries."""
     names = list(dict.fromkeys(row["subscriber"] for row in subscriptions))[:MOST_LINES]
-    chosen = query.one_of("subscriber", names)
+    chosen = one_of("subscriber", names)
     return f"AND {chosen} GROUP BY hour, subscriber ORDER BY subscriber, hour"

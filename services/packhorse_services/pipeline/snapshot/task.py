@@ -4,9 +4,10 @@ import functools
 import itertools
 import logging
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from packhorse.blobs.api import BlobMissing, BlobStore
 from packhorse.blobs.open import open_blobs
@@ -25,13 +26,12 @@ from packhorse.snapshots.snapshot import (
 )
 from packhorse.snapshots.store import all_of, manifest_keys, publish, read, remove
 from packhorse_services.pipeline.engine.spark_errors import translated
-from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.beginning import Beginning
 from packhorse_services.pipeline.history.content import (
     Choice,
     ContentHistory,
     content_at,
-    missing_binaries,
+    require_binaries,
 )
 from packhorse_services.pipeline.history.numbers import numbers_of
 from packhorse_services.pipeline.history.target import HistoryTarget, target
@@ -119,8 +119,6 @@ def prune(blobs: BlobStore, made: ContentSnapshot, keep: int) -> list[ContentSna
 
 logger = logging.getLogger(__name__)
 
-_REPORTED = 20
-
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRequest:
@@ -158,15 +156,12 @@ def make_snapshot(
     Raises `TaskRefused` when the history is incomplete or unreadable, nothing is archived, or the
     archive has never heard of the subscriber; the blob store's errors; what `translated` raises.
     """
-    blobs = open_blobs(blobs_url)
-    try:
+    with closing(open_blobs(blobs_url)) as blobs:
         with translated("snapshot"):
             made = _Run(spark, location, blobs_url, blobs, request).run()
         leftovers = remove_leftovers(blobs)  # first, so whoever reads what is pruned may end
         pruned = prune(blobs, made.snapshot, request.keep) if request.keep else []
         return replace(made, pruned=len(pruned), leftovers=leftovers)
-    finally:
-        blobs.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +190,11 @@ class _Run:
         with content_at(self.spark, self.location, self.blobs_url, point, choice) as found:
             content, begin = found
             if wanted.offset is not None:
-                _require_binaries(content.unordered(), self.blobs_url)
+                require_binaries(
+                    *(content.unordered(), self.blobs_url),
+                    what="binaries of that offset",
+                    otherwise="choose a later offset",
+                )
             made = self._written(content, point, begin, reported)
         publish(made, self.blobs)
         about = {"snapshot": made.id, "offset": made.offset, "nodes": made.nodes}
@@ -238,17 +237,6 @@ class _Run:
             with content.together() as every:
                 parts = write_parts(every, snapshot_id, self.blobs_url, size)
         return parts
-
-
-def _require_binaries(content: DataFrame, blobs_url: str) -> None:
-    """Renew the binaries of content that may be gone since. Raises `TaskRefused` naming some."""
-    lost = missing_binaries(content, blobs_url).limit(_REPORTED).collect()
-    if lost:
-        named = "; ".join(f"sha256:{row.digest} of {row.path}" for row in lost)
-        raise TaskRefused(
-            f"binaries of that offset are no longer in the blob store ({named}); put them back, or "
-            "choose a later offset"
-        )
 
 
 def _same(

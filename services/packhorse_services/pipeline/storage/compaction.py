@@ -77,7 +77,7 @@ def _merge(
     if not gone:
         return 0
     added = _rewritten(spark, location, table, [one for files in groups for one in shares(files)])
-    replace(held, gone, added)
+    replace(location, table, held, gone, added)
     return len(gone) - len(added)
 
 

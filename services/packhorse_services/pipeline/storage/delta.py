@@ -58,7 +58,7 @@ APPLICATION = "packhorse-archive"
 _COMMIT = "packhorse-commit"
 """Where the log of a table has the id that its writer gave a commit."""
 
-_FEED = "delta.enableChangeDataFeed"
+FEED = "delta.enableChangeDataFeed"
 """Of silver: the measures ask which rows are new. It costs nothing where rows are only added."""
 
 
@@ -101,7 +101,7 @@ def _prepare(location: Location, name: str, schema: StructType) -> None:
         partition_by=partitions(schema) or None,
         mode="ignore",
         description=tables.MEANINGS.get(name),
-        configuration={_FEED: str(name in SILVER).lower()},
+        configuration={FEED: str(name in SILVER).lower()},
         storage_options=options,
     )
 

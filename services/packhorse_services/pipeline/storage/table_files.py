@@ -14,11 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 import stamina
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from packhorse_services.pipeline.errors import TablesUnusable
+from packhorse_services.pipeline.storage.delta import commit
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import File
 
@@ -92,11 +93,6 @@ EXPIRED = "packhorse-upkeep-expired"
 """The id under which commits that delete days say up to which; its version is the day's number."""
 
 
-def number_of(day: date) -> int:
-    """Return the number that stands for a day."""
-    return day.toordinal()
-
-
 def whole_from(table: DeltaTable) -> date | None:
     """Return the first day from which on a table has all that it ever had; None: it has all."""
     number = table.transaction_version(EXPIRED)
@@ -117,6 +113,8 @@ def opened(location: Location, name: str) -> DeltaTable | None:
 
 
 def replace(
+    location: Location,
+    table: str,
     held: DeltaTable,
     gone: Iterable[Kept],
     added: Sequence[File] = (),
@@ -131,14 +129,9 @@ def replace(
     marks = [fence(held)]
     if expired is not None:
         before = held.transaction_version(EXPIRED) or 0
-        marks.append(Transaction(EXPIRED, max(before, number_of(expired))))
+        marks.append(Transaction(EXPIRED, max(before, expired.toordinal())))
     removed = taken_out(gone, rows_go=expired is not None)
-    held.create_write_transaction(
-        [*removed, *map(_moved, added)],
-        mode="append",
-        schema=held.schema(),
-        commit_properties=CommitProperties(app_transactions=marks),
-    )
+    commit(location, table, held, [*removed, *map(_moved, added)], marks)
 
 
 def _moved(file: File) -> AddAction:

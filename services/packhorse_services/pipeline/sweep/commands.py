@@ -2,8 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -12,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from packhorse.runtime.command_options import with_options
 from packhorse.runtime.configuration import loaded
+from packhorse_services.pipeline.engine.session import running_spark
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.storage.location import Location
@@ -37,10 +36,11 @@ def mark_command(
 ) -> None:
     """Find the blobs that nobody refers to, write a report, and delete nothing."""
     settings = loaded(Settings)
+    location = Location.parse(settings.tables_url)
     with stores_of(settings) as stores:
         _report_unheard_of(stores, gone)
         mark_id = marking.new_mark_id(stores.now_ms())
-        with _session(settings, "mark") as (spark, location):
+        with running_spark(settings, location, "mark") as spark:
             from packhorse_services.pipeline.sweep.spark_report import SparkReport
 
             summary = marking.mark(
@@ -75,6 +75,7 @@ def sweep_command(*, options: SweepOptions, as_json: JsonOption = False) -> None
     if _MARK_ID.fullmatch(options.mark_id) is None:
         raise TaskRefused(f"{options.mark_id[:80]!r} is no id of a mark")
     settings = loaded(Settings)
+    location = Location.parse(settings.tables_url)
     patience = sweeping.SweepTimes(
         round(options.after_minutes * 60_000), round(options.max_age_hours * HOUR_MS)
     )
@@ -83,9 +84,9 @@ def sweep_command(*, options: SweepOptions, as_json: JsonOption = False) -> None
         from packhorse_services.pipeline.sweep.spark_report import SparkReport, last_summary
 
         # Whoever comes too early or late need not wait for a session to be told.
-        before = last_summary(Location.parse(settings.tables_url), options.mark_id)
+        before = last_summary(location, options.mark_id)
         sweeping.sweepable(before, stores, patience)
-        with _session(settings, "sweep") as (spark, location):
+        with running_spark(settings, location, "sweep") as spark:
             summary, going = sweeping.sweep(
                 SparkReport(spark, location, options.mark_id),
                 stores,
@@ -106,15 +107,6 @@ def _report_unheard_of(stores: Stores, gone: list[str] | None) -> None:
             "name, or leave it out",
             err=True,
         )
-
-
-@contextmanager
-def _session(settings: Settings, name: str) -> Iterator[tuple[SparkSession, Location]]:
-    from packhorse_services.pipeline.engine.session import running_spark
-
-    location = Location.parse(settings.tables_url)
-    with running_spark(settings, location, name) as spark:
-        yield spark, location
 
 
 def _parts(spark: SparkSession) -> int:

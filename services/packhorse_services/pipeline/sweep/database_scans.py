@@ -5,7 +5,7 @@ that moves from one node to another in one transaction is seen at one of them.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,17 +51,16 @@ class OutboxScan:
 
     def __call__(self, _: Any, /) -> Iterator[Found]:
         """Yield what waiting packages refer to, and every stored package that is known."""
-        blobs = open_blobs(self.blobs_url)
-        try:
-            with reading(self.database_url, "the author") as connection:
-                act_as(connection, BOOKKEEPER)
-                for key in stored_packages.keys(connection):
-                    yield Found(FindingKind.NAME, key)
-                for value in outbox_view.waiting(connection):
-                    message = decode_stored_package(value)
-                    yield from once(of_package(message, blobs))
-        finally:
-            blobs.close()
+        with (
+            closing(open_blobs(self.blobs_url)) as blobs,
+            reading(self.database_url, "the author") as connection,
+        ):
+            act_as(connection, BOOKKEEPER)
+            for key in stored_packages.keys(connection):
+                yield Found(FindingKind.NAME, key)
+            for value in outbox_view.waiting(connection):
+                message = decode_stored_package(value)
+                yield from once(of_package(message, blobs))
 
 
 @contextmanager

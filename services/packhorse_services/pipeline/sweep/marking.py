@@ -6,10 +6,9 @@ looked for is so found where it came from or where it went (ADR 0021).
 """
 
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from packhorse.messaging.api import Bounds
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
@@ -29,7 +28,7 @@ from packhorse_services.pipeline.sweep.database_scans import (
 from packhorse_services.pipeline.sweep.log_scan import LogScan
 from packhorse_services.pipeline.sweep.report import MarkReport, MarkState, MarkSummary
 from packhorse_services.pipeline.sweep.stores import Stores
-from packhorse_services.pipeline.sweep.work import BlobSource, ReferenceSource, Scan, evenly
+from packhorse_services.pipeline.sweep.work import evenly
 
 HOUR_MS = 3600 * 1000
 MARK = "mark"
@@ -117,12 +116,13 @@ class MarkRound:
         Raises `TaskRefused` when the topic is another one by now, or lacks `log_from`.
         """
         self._repository("author", self.stores.author_url)
-        self._source("outbox", OutboxScan(self.stores.author_url, self.stores.blobs_url), [0])
+        outbox = OutboxScan(self.stores.author_url, self.stores.blobs_url)
+        self.report.read(self.name, "outbox", outbox, [0])
         bounds = self._log(log_from)
         shards = shard_groups(self.parts)
         for kind in (PACKAGES, PARTS):
             scan = StoredBodies(self.stores.blobs_url, kind)
-            self.report.read_blobs(self.name, BlobSource(kind, scan, shards))
+            self.report.read_blobs(self.name, kind, scan, shards)
         self._check_bodies()
         for name, url in sorted(self.stores.subscriber_urls.items()):
             self._repository(f"subscriber {name}", url)
@@ -137,7 +137,8 @@ class MarkRound:
                 f"the log no longer holds offset {start}, where the mark ended; make a new mark"
             )
         scan = LogScan(stores.journal_url, stores.blobs_url, stores.topic)
-        self._source("log", scan, evenly(start, bounds.next, self.parts, _OFFSETS))
+        pieces = evenly(start, bounds.next, self.parts, _OFFSETS)
+        self.report.read(self.name, "log", scan, pieces)
         if stores.journal.identity(stores.topic) != self.journal_id:
             raise TaskRefused("the package topic was created anew; make a new mark")
         return bounds
@@ -145,10 +146,7 @@ class MarkRound:
     def _repository(self, name: str, url: str) -> None:
         with shared_snapshot(url, name) as (snapshot, blocks):
             scan = NodeScan(url, name, snapshot)
-            self._source(name, scan, block_ranges(blocks, self.parts))
-
-    def _source(self, name: str, scan: Scan, pieces: Sequence[Any]) -> None:
-        self.report.read(self.name, ReferenceSource(name, scan, pieces))
+            self.report.read(self.name, name, scan, block_ranges(blocks, self.parts))
 
     def _check_bodies(self) -> None:
         unread = self.report.body_not_read(self.name)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from packhorse.blobs.api import StoredBlob
-from packhorse_services.pipeline.sweep.work import BlobSource, ReferenceSource
+from packhorse_services.pipeline.sweep.work import BlobScan, Scan
 
 
 class MarkState(StrEnum):
@@ -33,11 +33,6 @@ class Totals:
 
     binaries: BlobTotal = BlobTotal()
     packages: BlobTotal = BlobTotal()
-
-    @property
-    def count(self) -> int:
-        """How many of both."""
-        return self.binaries.count + self.packages.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +109,15 @@ class MarkReport(Protocol):
         """Hold what sources refer to; when the block ends, however it does, that is forgotten."""
         ...
 
-    def read(self, round_name: str, source: ReferenceSource) -> None:
-        """Read a source, now, and write down what it refers to."""
+    def read(self, round_name: str, name: str, scan: Scan, pieces: Sequence[Any]) -> None:
+        """Read a source, now, and write down what it refers to.
+
+        Its pieces are read independently of each other.
+        """
         ...
 
-    def read_blobs(self, round_name: str, source: BlobSource) -> None:
-        """List blobs, now, read them, and write down what they refer to.
+    def read_blobs(self, round_name: str, name: str, scan: BlobScan, pieces: Sequence[Any]) -> None:
+        """List the blobs of a source, now, read them, and write down what they refer to.
 
         One that is as it was when an earlier mark has read it is not read: that has remembered it.
         """

@@ -40,7 +40,7 @@ from packhorse_services.pipeline.sweep.report import (
     Remove,
     Totals,
 )
-from packhorse_services.pipeline.sweep.work import BlobSource, ReferenceSource
+from packhorse_services.pipeline.sweep.work import BlobScan, Scan
 
 _BLOBS = "key string, length long, modified_ms long"
 _REMOVALS = "key string, length long, removed boolean"
@@ -110,29 +110,28 @@ class SparkReport:
             with suppress(Exception):  # the error of the block is the one to report
                 self._forget(self._round(round_name))
 
-    def read(self, round_name: str, source: ReferenceSource) -> None:
+    def read(self, round_name: str, name: str, scan: Scan, pieces: Sequence[Any]) -> None:
         """Append what one source refers to."""
-        scan, name = source.scan, source.name
 
         def rows(piece: Any) -> Iterator[tuple[Any, ...]]:
             for found in scan(piece):
                 yield name, found.kind.value, found.key
 
         with translated(round_name):
-            found = self._scattered(rows, source.pieces, FOUND)
+            found = self._scattered(rows, pieces, FOUND)
             found.write.mode("append").parquet(self._path(self._references(round_name)))
 
-    def read_blobs(self, round_name: str, source: BlobSource) -> None:
+    def read_blobs(self, round_name: str, name: str, scan: BlobScan, pieces: Sequence[Any]) -> None:
         """Append what blobs refer to: those that are new are read, by all tasks together."""
         with translated(round_name):
             # In files, for it is read twice: what is new is not read before, and the rest was.
-            place = f"{self._round(round_name)}/{source.name}"
-            blobs = self._listed(source.scan.listed, source.pieces)
+            place = f"{self._round(round_name)}/{name}"
+            blobs = self._listed(scan.listed, pieces)
             blobs.write.mode("overwrite").parquet(self._path(place))
             listed = self._files(self._path(place), _BLOBS).toDF(*HOLDER)
             remembered = self._remembered()
             new = to_read(listed, remembered).repartition(self._tasks)
-            found = new.mapInArrow(reading(source.name, source.scan), FOUND_IN)
+            found = new.mapInArrow(reading(name, scan), FOUND_IN)
             found = found.unionByName(read_before(listed, remembered))
             found.write.mode("append").parquet(self._path(self._references(round_name)))
 

@@ -1,7 +1,7 @@
 """The places that a mark reads, and when it may read them: clocks, identity, who is known."""
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,9 +134,10 @@ def stores_of(settings: Settings) -> Iterator[Stores]:
     for name in ("journal_url", "blobs_url"):
         if not getattr(settings, name):
             raise TaskRefused(f"PACKHORSE_{name.upper()} is missing")
-    blobs = open_blobs(settings.blobs_url)
-    journal = open_journal(settings.journal_url, client_name="packhorse-mark")
-    try:
+    with (
+        closing(open_blobs(settings.blobs_url)) as blobs,
+        closing(open_journal(settings.journal_url, client_name="packhorse-mark")) as journal,
+    ):
         yield Stores(
             blobs,
             journal,
@@ -146,6 +147,3 @@ def stores_of(settings: Settings) -> Iterator[Stores]:
             settings.database_url.get_secret_value(),
             {name: url.get_secret_value() for name, url in settings.subscriber_databases.items()},
         )
-    finally:
-        journal.close()
-        blobs.close()

@@ -1,7 +1,7 @@
 """What a scan finds, and the shape of what runs on the executors."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -35,21 +35,12 @@ class Found:
     key: str
 
 
-class Scan(Protocol):
-    """Reads one piece of a source. Runs on executors, so it opens what it needs itself."""
+Scan = Callable[[Any], Iterator[Found]]
+"""Reads one piece of a source, and yields what it refers to.
 
-    def __call__(self, piece: Any, /) -> Iterator[Found]:
-        """Yield what the piece refers to; any error means that nothing is known of it."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class ReferenceSource:
-    """Something that may refer to blobs; its pieces are read independently of each other."""
-
-    name: str
-    scan: Scan
-    pieces: Sequence[Any]
+Runs on executors, so it opens what it needs itself; any error means that nothing is known of the
+piece.
+"""
 
 
 class BlobScan(Protocol):
@@ -66,15 +57,6 @@ class BlobScan(Protocol):
         is known of them.
         """
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class BlobSource:
-    """Blobs that may refer to others, found by pieces and read one by one."""
-
-    name: str
-    scan: BlobScan
-    pieces: Sequence[Any]
 
 
 def references(binaries: Iterable[Binary]) -> Iterator[Found]:

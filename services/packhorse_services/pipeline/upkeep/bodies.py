@@ -1,6 +1,7 @@
 """Bodies in the archive's blob store whose packages have expired."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -16,13 +17,10 @@ def listed(spark: SparkSession, url: str) -> DataFrame:
     """Return key and modified_ms of every body, listed by the workers, shard after shard."""
 
     def list_shards(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        blobs = open_blobs(url)
-        try:
+        with closing(open_blobs(url)) as blobs:
             for batch in batches:
                 for shard in batch.column(0).to_pylist():
                     yield from _batches(blobs.list(f"packages/{shard:02x}/"))
-        finally:
-            blobs.close()
 
     shards = spark.range(0, _SHARDS, 1, min(_SHARDS, spark.sparkContext.defaultParallelism * 2))
     return shards.mapInArrow(list_shards, "key string, modified_ms long")
@@ -55,11 +53,8 @@ def delete(bodies: DataFrame, url: str) -> None:
     """Delete the bodies, in the workers; one that is gone is a success."""
 
     def delete_all(rows: Iterator[Row]) -> None:
-        blobs = open_blobs(url)
-        try:
+        with closing(open_blobs(url)) as blobs:
             for row in rows:
                 blobs.delete(row["key"])
-        finally:
-            blobs.close()
 
     bodies.foreachPartition(delete_all)

@@ -1,7 +1,7 @@
 """`packhorse-pipeline upkeep`."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -95,8 +95,5 @@ def _snapshots(settings: Settings, *, needed: bool) -> Iterator[Iterable[Content
             "PACKHORSE_BLOBS_URL names no blob store, so nobody knows what snapshots hold; set it, "
             "or ask for --even-without-snapshot"
         )
-    blobs = open_blobs(settings.blobs_url)
-    try:
+    with closing(open_blobs(settings.blobs_url)) as blobs:
         yield all_of(blobs)
-    finally:
-        blobs.close()

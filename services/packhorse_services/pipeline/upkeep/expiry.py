@@ -10,7 +10,6 @@ from pyspark.sql import functions as f
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.wire.messages import Status
 from packhorse_services.pipeline.history.bases import began, known_agents, serves
-from packhorse_services.pipeline.history.read import archived
 from packhorse_services.pipeline.storage import schemas, tables
 from packhorse_services.pipeline.storage.delta import load
 from packhorse_services.pipeline.storage.location import Location
@@ -55,13 +54,7 @@ def expire(location: Location, table: str, before: date) -> None:
         return
     gone = [one for one in files_of(held) if one.day < before]
     if gone:
-        replace(held, gone, expired=before)
-
-
-def old_statuses(spark: SparkSession, location: Location, before: date) -> DataFrame:
-    """Return the statuses that `expire_statuses` deletes."""
-    said = archived(spark, location, tables.STATUSES)
-    return expired_statuses(said, before)
+        replace(location, table, held, gone, expired=before)
 
 
 @tried_again
@@ -85,7 +78,7 @@ def expire_statuses(spark: SparkSession, location: Location, before: date) -> No
     finally:
         old.unpersist()
     gone = [one for one in files_of(held) if one.day in affected]
-    replace(held, gone, added, expired=before)
+    replace(location, tables.STATUSES, held, gone, added, expired=before)
 
 
 def vacuum(location: Location, table: str) -> None:
@@ -159,8 +152,8 @@ def followed(announcements: DataFrame) -> set[Agents]:
     return {frozenset(row.agents) for row in rows if row.agents}
 
 
-def first_needed(packages: DataFrame, covered: DataFrame) -> DataFrame:
-    """Return day, publisher_agent, offset of the first package that no snapshot holds, if any.
+def needed(packages: DataFrame, covered: DataFrame) -> Needed | None:
+    """Return the first package that no snapshot holds; None when they hold all there are.
 
     `packages` has the columns of `schemas.PACKAGES`, `covered` those of the function. Of a journal
     that another one has followed nothing is needed: no position in it is good (R24).
@@ -174,13 +167,7 @@ def first_needed(packages: DataFrame, covered: DataFrame) -> DataFrame:
         .where("offset > coalesce(covered, -1)")
     )
     first = f.min(f.struct("day", "offset", "publisher_agent")).alias("first")
-    found = above.agg(first).where("first IS NOT NULL")
-    return found.select("first.day", "first.publisher_agent", "first.offset")
-
-
-def needed(packages: DataFrame, covered: DataFrame) -> Needed | None:
-    """Return what `first_needed` finds; None when snapshots hold all packages there are."""
-    row = first_needed(packages, covered).first()
+    row = above.agg(first).where("first IS NOT NULL").select("first.*").first()
     return None if row is None else Needed(row["day"], row["publisher_agent"], row["offset"])
 
 

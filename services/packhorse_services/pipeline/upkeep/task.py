@@ -11,7 +11,6 @@ from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.read import archived
-from packhorse_services.pipeline.measures.changes import current
 from packhorse_services.pipeline.storage import compaction, delta, tables
 from packhorse_services.pipeline.storage.delta import SILVER, is_decoded, load
 from packhorse_services.pipeline.storage.location import Location
@@ -61,7 +60,7 @@ def plan(
     """
     if min(retention_days, LEAST_DAYS if measures_days is None else measures_days) < LEAST_DAYS:
         raise TaskRefused(f"a retention is at least {LEAST_DAYS} days; ask for more")
-    if current(location, tables.PACKAGES).version < 0:
+    if opened(location, tables.PACKAGES) is None:
         raise TaskRefused("there is no archive to keep up; run packhorse-pipeline archive first")
     today = (now or datetime.now(UTC)).date()
     begin = today - timedelta(days=retention_days)
@@ -93,7 +92,8 @@ def expected(spark: SparkSession, location: Location, planned: RetentionPlan) ->
             held = expiry.days(location, table).items()
             found[table] = sum(each.rows for day, each in held if day < before)
             if table == tables.STATUSES and found[table]:
-                found[table] = expiry.old_statuses(spark, location, before).count()
+                said = archived(spark, location, tables.STATUSES)
+                found[table] = expiry.expired_statuses(said, before).count()
         there = _packages(spark, location).where(f"day >= DATE '{planned.archive_from}'")
         found[tables.BODIES] = _expired_bodies(spark, location, there, planned).count()
     return found
@@ -139,7 +139,7 @@ def _expiring(location: Location, planned: RetentionPlan) -> list[tuple[str, dat
 
 
 def _there(location: Location, names: Iterable[str]) -> list[str]:
-    return [name for name in names if current(location, name).version >= 0]
+    return [name for name in names if opened(location, name) is not None]
 
 
 def _packages(spark: SparkSession, location: Location) -> DataFrame:
