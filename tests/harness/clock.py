@@ -1,7 +1,6 @@
 """A clock that stands still until the test moves it."""
 
 import threading
-import time
 
 
 class ManualClock:
@@ -40,9 +39,7 @@ class ManualClock:
             self._wall_ms += int(seconds * 1000)
             self._moved.notify_all()
 
-    def until_waited_on(self, threads: int = 1, timeout: float = 120.0) -> None:
-        """Return once that many threads wait on this clock."""
-        deadline = time.monotonic() + timeout
+    def until_waited_on(self) -> None:
+        """Return once a thread waits on this clock."""
         with self._moved:
-            while self._waiting < threads:
-                assert self._moved.wait(max(0.0, deadline - time.monotonic())), "nobody waits"
+            assert self._moved.wait_for(lambda: self._waiting, 120), "nobody waits"

@@ -38,17 +38,10 @@ class Following:
 
 
 @contextmanager
-def following(
-    worker: Worker, *, agents: tuple[str, ...] = (), remembers: bool = False
-) -> Iterator[Following]:
+def following(worker: Worker) -> Iterator[Following]:
     """Take the lease and follow the commands; at the block's begin all of them are read."""
     handler = CommandHandler(
-        worker.name,
-        agents or (worker.agent,),
-        worker.editable,
-        worker.journal,
-        TOPICS.package,
-        remembers=remembers,
+        worker.name, (worker.agent,), worker.editable, worker.journal, TOPICS.package
     )
     follower = CommandFollower(
         worker.connections.bookkeeper,

@@ -100,11 +100,11 @@ def numbered(producer: str, sequence: int, epoch: int = 1) -> Numbered:
     return Numbered(producer, epoch, sequence, Outgoing(body))
 
 
-def numbers_in(journal: Journal, topic: str, partition: int = 0) -> list[Number]:
+def numbers_in(journal: Journal, topic: str) -> list[Number]:
     """Return the numbers of all records in the log, in its order."""
-    bounds = journal.bounds(topic, partition)
+    bounds = journal.bounds(topic)
     found = (
         number_of(record.headers)
-        for record in read_range(journal, topic, bounds.oldest, bounds.next, partition)
+        for record in read_range(journal, topic, bounds.oldest, bounds.next)
     )
     return [number for number in found if number is not None]

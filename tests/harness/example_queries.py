@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -19,7 +19,6 @@ from tests.harness.silver_rows import HOUR
 from tests.harness.table_page import PAGE, PREPARED
 
 _DAY, _SECOND = 24 * HOUR, 1000
-_YESTERDAY = datetime(2026, 1, 1, tzinfo=UTC)
 _TODAY = "DATE '2026-01-02'"
 
 QUERIES: Mapping[str, str] = {

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -197,13 +197,6 @@ def _binaries(text: str) -> tuple[Binary, ...]:
         Binary(name, one["digest"].removeprefix("sha256:"), one["length"], one["media_type"])
         for name, one in sorted(found.items())
     )
-
-
-def _row(record: Record, journal_id: str) -> Row:
-    headers = [Row(key=key, value=value) for key, value in record.headers.items()]
-    time = _time(record.time_ms)
-    place = (record.partition, record.offset, time, journal_id, time.date())
-    return Row(record.topic, *place, record.key, headers, record.value)
 
 
 def _time(time_ms: int) -> datetime:

@@ -12,22 +12,24 @@ from packhorse.clock import SystemClock
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse.runtime.auth import Authenticator
-from packhorse_services.cleanup.app import cleanup_service
+from packhorse_services.cleanup.app import CleanupService, cleanup_service
 from packhorse_services.cleanup.settings import Settings as CleanupSettings
 from packhorse_services.console.app import console
 from packhorse_services.console.settings import Settings as ConsoleSettings
 from packhorse_services.content.app import create as content
 from packhorse_services.content.settings import Settings as ContentSettings
+from packhorse_services.jobs.app import JobsService
 from packhorse_services.jobs.assembly import assemble as assemble_jobs
 from packhorse_services.jobs.settings import Settings as JobsSettings
 from packhorse_services.pipeline.reports.app import reports_app
 from packhorse_services.pipeline.settings import Settings as PipelineSettings
 from packhorse_services.pipeline.storage.location import Location
-from packhorse_services.publisher.app import Backends, publisher
+from packhorse_services.publisher.app import Backends, PublisherProgram, publisher
 from packhorse_services.publisher.settings import Settings as PublisherSettings
 from packhorse_services.subscriber.app import create as subscriber
 from packhorse_services.subscriber.assembly import assemble
 from packhorse_services.subscriber.settings import Settings as SubscriberSettings
+from packhorse_services.topology.app import TopologyService
 from packhorse_services.topology.assembly import assemble as assemble_topology
 from packhorse_services.topology.settings import Settings as TopologySettings
 from tests.harness import yaml_text
@@ -40,13 +42,19 @@ def _journal() -> Journal:
     return open_journal("memory://openapi", client_name="openapi")
 
 
+def _stopped(
+    service: PublisherProgram | CleanupService | TopologyService | JobsService,
+) -> FastAPI:
+    """Return the app of a service whose components have stopped."""
+    for component in service.components:
+        component.stop(5)
+    return service.app
+
+
 def _publisher(folder: str) -> FastAPI:
     settings = PublisherSettings.model_validate({"database_url": NOWHERE})
     backends = Backends(_journal(), open_blobs(folder), Authenticator.off(), SystemClock())
-    parts = publisher(settings, backends)
-    for component in parts.components:
-        component.stop(5)
-    return parts.app
+    return _stopped(publisher(settings, backends))
 
 
 def _subscriber(folder: str) -> FastAPI:
@@ -60,10 +68,7 @@ def _subscriber(folder: str) -> FastAPI:
 
 def _cleanup(folder: str) -> FastAPI:
     settings = CleanupSettings.model_validate({"database_url": NOWHERE})
-    service = cleanup_service(settings, _journal(), open_blobs(folder), Authenticator.off())
-    for component in service.components:
-        component.stop(5)
-    return service.app
+    return _stopped(cleanup_service(settings, _journal(), open_blobs(folder), Authenticator.off()))
 
 
 def _content(folder: str) -> FastAPI:
@@ -76,18 +81,12 @@ def _pipeline(folder: str) -> FastAPI:
 
 def _topology(_folder: str) -> FastAPI:
     settings = TopologySettings.model_validate({"database_url": NOWHERE})
-    service = assemble_topology(settings, Authenticator.off())
-    for component in service.components:
-        component.stop(5)
-    return service.app
+    return _stopped(assemble_topology(settings, Authenticator.off()))
 
 
 def _jobs(_folder: str) -> FastAPI:
     settings = JobsSettings.model_validate({"database_url": NOWHERE})
-    service = assemble_jobs(settings, Authenticator.off())
-    for component in service.components:
-        component.stop(5)
-    return service.app
+    return _stopped(assemble_jobs(settings, Authenticator.off()))
 
 
 def _console(_folder: str) -> FastAPI:

@@ -103,14 +103,13 @@ class Author:
         publishing: Publishing | None = None,
         packer: Packer | None = None,
         open_connection: Callable[[], psycopg.Connection] | None = None,
-        group_bytes: int = 2**21,
         agent: str = AGENT,
     ) -> EarlyPublishing:
         """Return another publisher of this author, which exports before it takes the lock."""
         packer = packer or Packer(self.blobs, agent, "instance", SystemClock())
         early = EarlyPublishing(
             publishing or self.replica(agent=agent),
-            DraftExporter(packer, group_bytes=group_bytes),
+            DraftExporter(packer, group_bytes=2**21),
             open_connection or self.early_connection,
             agent=agent,
         )

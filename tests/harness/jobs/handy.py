@@ -28,11 +28,10 @@ class HandyWorker:
             kind = layout.queues[queue].configuration.type
             return claims.claim(connection, self.run, [ClaimRequest(queue, own, places, type=kind)])
 
-    def finish(self, claimed: Claimed, outcome: Outcome = Outcome.OK, message: str = "") -> Ending:
+    def finish(self, claimed: Claimed, outcome: Outcome = Outcome.OK) -> Ending:
         """End an attempt."""
         with bookkeeper(self._url) as connection:
-            ended = Ended(claimed.claim, Result(outcome, message))
-            return finishing.finish(connection, [ended])[0]
+            return finishing.finish(connection, [Ended(claimed.claim, Result(outcome))])[0]
 
     def do(self, outcome: Outcome = Outcome.OK) -> int:
         """Claim one job and end it; return its number."""

@@ -1,14 +1,12 @@
 """Schedules on a real database, with a clock that the test sets, and what came of them."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any
 
 from psycopg import Connection
 
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
 from packhorse.jobs.consumers import HandledTopics
 from packhorse.jobs.scheduling.definition import FireTime, JobAction, Schedule, ScheduleDefinition
 from packhorse.jobs.scheduling.scheduler import Scheduler
@@ -20,6 +18,7 @@ from packhorse.jobs.scheduling.store import (
 )
 from packhorse.jobs.scheduling.timing import Every, When
 from tests.harness.borrowing import borrowed
+from tests.harness.jobs.stored import bookkeeper
 
 HOURLY = Every(timedelta(hours=1))
 
@@ -39,12 +38,9 @@ class Schedules:
             [(now,)] = connection.execute("SELECT clock_timestamp()").fetchall()
         self.moment: datetime = now
 
-    @contextmanager
-    def transaction(self) -> Iterator[Connection]:
+    def transaction(self) -> AbstractContextManager[Connection]:
         """Give a transaction as the bookkeeper."""
-        with borrowed(self.url) as connection:
-            act_as(connection, BOOKKEEPER)
-            yield connection
+        return bookkeeper(self.url)
 
     def create(self, name: str = "test", when: When = HOURLY, **given: Any) -> Schedule:
         """Make a schedule."""

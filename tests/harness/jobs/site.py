@@ -90,14 +90,14 @@ _FINISHED: Row = {**_STARTED, "queue": "main", "max_retries": 10, "finished_at":
 
 
 @contextmanager
-def jobs_site(database_url: str, consumers: str = "images/**") -> Iterator[JobsSite]:
+def jobs_site(database_url: str) -> Iterator[JobsSite]:
     """Serve it to the callers `viewer`, `operator` and `admin`, whose names are their tokens."""
     pool, callers, membership = open_pool(database_url, "test", size=4), Callers(), _membership()
     callers.known["operator"] = OPERATOR
     jobs = Jobs(pool.connection, "test")
     discovery = Discovery(
         membership,
-        providers=[FixedProperties({CONSUMERS: consumers})],
+        providers=[FixedProperties({CONSUMERS: "images/**"})],
         remotes=ScriptedRemotes(),
         min_event_delay_s=0.05,
     )

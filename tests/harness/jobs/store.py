@@ -1,24 +1,22 @@
 """The store of jobs as a test uses it: each call is a transaction, unless one is held open."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import psycopg
 from psycopg import Connection
 
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
 from packhorse.jobs.consumer import Outcome, Result
 from packhorse.jobs.job import Job
 from packhorse.jobs.queue import QueueConfiguration, QueueType
 from packhorse.jobs.store import claims, finishing, leases, rescue
 from packhorse.jobs.store.adding import AddedJob, NewJob, add_job
 from packhorse.jobs.store.claims import Claimed, ClaimRequest
-from packhorse.jobs.store.finishing import Ended, Ending, Notes
+from packhorse.jobs.store.finishing import Ended, Ending
 from packhorse.jobs.store.given import read_jobs
 from packhorse.jobs.store.queues import declare_queue, read_layout
-from tests.harness.borrowing import borrowed
+from tests.harness.jobs.stored import bookkeeper
 
 
 class Store:
@@ -39,12 +37,9 @@ class Store:
                     connection, QueueConfiguration(name, (f"{name}/*",), type=kind, **given)
                 )
 
-    @contextmanager
-    def transaction(self) -> Iterator[Connection]:
+    def transaction(self) -> AbstractContextManager[Connection]:
         """A transaction as the bookkeeper, on a connection that nobody else has meanwhile."""
-        with borrowed(self.url) as connection:
-            act_as(connection, BOOKKEEPER)
-            yield connection
+        return bookkeeper(self.url)
 
     def add(self, topic: str, application: str = "tests", **given: Any) -> AddedJob:
         """Give a job."""
@@ -140,12 +135,11 @@ class Hand:
         outcome: Outcome = Outcome.OK,
         *,
         wait: bool = True,
-        notes: Notes = Notes(),  # noqa: B008
         **result: Any,
     ) -> Ending:
         """End an attempt."""
         with self._store.transaction() as connection:
-            ended = Ended(claimed.claim, Result(outcome, **result), notes)
+            ended = Ended(claimed.claim, Result(outcome, **result))
             return finishing.finish(connection, [ended], wait=wait)[0]
 
 

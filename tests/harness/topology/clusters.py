@@ -57,9 +57,9 @@ class _NoTokens:
 class FixedTopology:
     """What connectors ask of a discovery; the own cluster is what the test says."""
 
-    def __init__(self, own: ClusterView | None, instance_id: str = "") -> None:
+    def __init__(self, own: ClusterView | None) -> None:
         self.own = own
-        self.instance_id = instance_id or (own.ids[0] if own else "nobody")
+        self.instance_id = own.ids[0] if own else "nobody"
         self.wakes = 0
         self._listeners: list[Listener] = []
 

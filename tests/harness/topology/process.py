@@ -15,8 +15,6 @@ from packhorse.topology.view import TopologyView
 from tests.harness.topology.wire import Answer
 from tests.harness.topology.world import MachineClock, World
 
-BuildFlow = Callable[[], EventFlow]
-
 
 class SimulatedListener:
     """Hears what its mailbox gives it, each event after `slowness_s` seconds."""

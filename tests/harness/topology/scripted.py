@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from packhorse.clock import SystemClock
 from packhorse.runtime.auth import Authenticator
@@ -68,10 +67,10 @@ class ScriptedMembership:
         self._properties: Mapping[str, Mapping[str, str]] = {}
         self._revision, self._settled, self._away = 1, True, False
 
-    def become(self, *ids: str, properties: Mapping[str, Any] | None = None) -> None:
+    def become(self, *ids: str) -> None:
         """Let the cluster have these instances, the leader first."""
         with self._lock:
-            self._ids, self._properties = ids, properties or self._properties
+            self._ids = ids
             self._revision += 1
         self.wake()
 
@@ -180,7 +179,6 @@ class NoVotings:
 def scripted(
     *others: str,
     own: Mapping[str, str] | None = None,
-    authentication: bool = True,
     cluster_view: ClusterViewDocument | None = None,
     votings: NoVotings | None = None,
     max_streams: int = 8,
@@ -205,8 +203,7 @@ def scripted(
         None if cluster_view is None else lambda: cluster_view,
         votings,
     )
-    authenticator = Authenticator(callers) if authentication else Authenticator.off()
-    service = topology_service(parts, authenticator)
+    service = topology_service(parts, Authenticator(callers))
     return Scripted(membership, remotes, feed, discovery, service, callers, connectors)
 
 

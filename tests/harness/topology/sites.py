@@ -19,8 +19,8 @@ from tests.harness.topology.voting_memory import EventualStore, Key
 from tests.harness.topology.wire import Network, Wire
 from tests.harness.topology.world import MachineClock, World
 
-LEASE_S, LEASE_INTERVAL_S = 10.0, 2.0
-VOTING_TIMEOUT_S, VOTING_INTERVAL_S = 20.0, 15.0
+LEASE_S = 10.0
+VOTING_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True)
