@@ -12,24 +12,23 @@ from packhorse.clock import SystemClock
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse.runtime.auth import Authenticator
-from packhorse_services.cleanup.app import CleanupService, cleanup_service
+from packhorse.runtime.http import Service
+from packhorse_services.cleanup.app import cleanup_service
 from packhorse_services.cleanup.settings import Settings as CleanupSettings
 from packhorse_services.console.app import console
 from packhorse_services.console.settings import Settings as ConsoleSettings
 from packhorse_services.content.app import create as content
 from packhorse_services.content.settings import Settings as ContentSettings
-from packhorse_services.jobs.app import JobsService
 from packhorse_services.jobs.assembly import assemble as assemble_jobs
 from packhorse_services.jobs.settings import Settings as JobsSettings
 from packhorse_services.pipeline.reports.app import reports_app
 from packhorse_services.pipeline.settings import Settings as PipelineSettings
 from packhorse_services.pipeline.storage.location import Location
-from packhorse_services.publisher.app import Backends, PublisherProgram, publisher
+from packhorse_services.publisher.app import Backends, publisher
 from packhorse_services.publisher.settings import Settings as PublisherSettings
 from packhorse_services.subscriber.app import create as subscriber
 from packhorse_services.subscriber.assembly import assemble
 from packhorse_services.subscriber.settings import Settings as SubscriberSettings
-from packhorse_services.topology.app import TopologyService
 from packhorse_services.topology.assembly import assemble as assemble_topology
 from packhorse_services.topology.settings import Settings as TopologySettings
 from tests.harness import yaml_text
@@ -42,9 +41,7 @@ def _journal() -> Journal:
     return open_journal("memory://openapi", client_name="openapi")
 
 
-def _stopped(
-    service: PublisherProgram | CleanupService | TopologyService | JobsService,
-) -> FastAPI:
+def _stopped(service: Service) -> FastAPI:
     """Return the app of a service whose components have stopped."""
     for component in service.components:
         component.stop(5)
