@@ -50,22 +50,26 @@ DEFAULT_TIMEOUTS = Timeouts()
 
 
 def conninfo(url: str) -> str:
-    """Return the URL as libpq and psycopg want it."""
-    return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    """Return the URL as libpq and psycopg want it, to whom a + in a setting is no space."""
+    text = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    place, mark, settings = text.partition("?")
+    return place + mark + settings.replace("+", "%20")
 
 
 def check_database_url(url: str) -> None:
     """Raise `BadDatabaseUrl` for what libpq would never connect to; nothing is connected to."""
     try:
         parsed = make_url(url)
-        port = parsed.port if parsed.get_backend_name() in _BACKENDS else 0
-        conninfo_to_dict(conninfo(url))
+        said = conninfo_to_dict(conninfo(url))
+        numbers = all(str(said.get(name, 0)).isdecimal() for name in _NOTICING)
+        port = parsed.port if numbers and parsed.get_backend_name() in _BACKENDS else 0
     except (ArgumentError, ValueError, psycopg.ProgrammingError):
         port = 0
     if port is not None and not 0 < port <= _MAX_PORT:  # its own words would quote the password
         raise BadDatabaseUrl(
             "a database's URL is postgresql://user:password@host:port/database, with settings of "
-            "libpq behind a ?; a special character in it is percent-encoded"
+            "libpq behind a ?, timeouts among them as whole numbers; a special character in it is "
+            "percent-encoded"
         )
 
 

@@ -15,6 +15,11 @@ class ChangeSignal:
         self.version = 0
         """Grows with every announcement: what was found at this one is as new as can be."""
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether anybody waits now."""
+        return bool(self._waiting)
+
     def announce(self) -> None:
         """Wake all who wait now."""
         with self._lock:

@@ -12,6 +12,8 @@ from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.session import SessionConnection
 
 PATIENCE_S = 5.0
+IMPATIENT = {"connect_timeout": "5", "tcp_user_timeout": "5000"}
+"""Of sessions that heartbeats need, whatever the database's URL allows others."""
 _LIMITS = Timeouts(statement_ms=4_000, lock_ms=2_000, idle_in_transaction_ms=5_000)
 
 _Answer = TypeVar("_Answer")
@@ -67,5 +69,5 @@ def patient_pool(url: str, application: str, *, size: int = 4) -> PatientPool:
 def _settings(url: str, application: str) -> Any:
     return connection_arguments(url, application) | {
         "session": _LIMITS.settings,
-        "tcp_user_timeout": "5000",
+        **IMPATIENT,
     }

@@ -1,6 +1,6 @@
 """What the days after the first cost: snapshot and audit of a site of which some pages change.
 
-    python -m tests.bench.pipeline.daily [--changed 0.01] [--removed 0.1] [--days 1]
+    python -m tests.bench.pipeline.daily [--changed 0.01] [--removed 0] [--days 1]
         [--text-bytes 4900] [--together] [--apart] [SIZE …]
 
 The first day archives everything, makes a snapshot from nothing and audits by it. On each day after
@@ -124,7 +124,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sizes", nargs="*", type=int, default=[100_000])
     parser.add_argument("--changed", type=float, default=0.01)
-    parser.add_argument("--removed", type=float, default=0.1)
+    parser.add_argument("--removed", type=float, default=0.0)
     parser.add_argument("--days", type=int, default=1)
     parser.add_argument("--text-bytes", type=int, default=4_900)
     parser.add_argument("--together", action="store_true")

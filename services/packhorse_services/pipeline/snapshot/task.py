@@ -191,7 +191,8 @@ class _Run:
             content, begin = found
             if wanted.offset is not None:
                 require_binaries(
-                    *(content.unordered(), self.blobs_url),
+                    content.unordered(),
+                    self.blobs_url,
                     what="binaries of that offset",
                     otherwise="choose a later offset",
                 )

@@ -31,7 +31,8 @@ logger = logging.getLogger(__name__)
 _IDLE_S = 0.5
 _QUIET_S = 5.0
 """How long there is no round while no status has been seen: a hint may be lost."""
-_GAP_S = 0.03
+_GAP_S, _HURRIED_GAP_S = 0.03, 0.01
+"""Between the beginnings of two rounds; the second when somebody waits for what it records."""
 _RIVALS_POLL_S = 1.0
 _LEFT_S = 3.0 * _RIVALS_POLL_S
 """For so long a replica that failed leaves the turn alone: a rival that can do it comes first."""
@@ -58,12 +59,14 @@ class OutcomeLoop(WorkerComponent):
         self._progress, self._clock = progress, queues.clock
         self._known_subscribers = KnownSubscriberWriter(queues.agent)
         self._wake, self._news = threading.Event(), threading.Event()
+        self._hurried = False
         self._notify_at, self._events_failed = 0.0, 0
         self._elsewhere, self._left_to = elsewhere, ""
         self._worker = Worker("outcomes", self._run, wake=self.kick)
 
-    def kick(self) -> None:
-        """Do a round soon."""
+    def kick(self, awaited: bool = False) -> None:
+        """Do a round soon; `awaited` says that somebody waits for what it records."""
+        self._hurried = self._hurried or awaited
         self._wake.set()
         self._news.set()
 
@@ -76,6 +79,7 @@ class OutcomeLoop(WorkerComponent):
             while not stopping.is_set():
                 self._wake.clear()
                 self._news.clear()
+                self._hurried = False
                 began = self._clock.monotonic()
                 pause = self.try_round()
                 if pause:
@@ -83,7 +87,8 @@ class OutcomeLoop(WorkerComponent):
                 else:
                     self._rest(began)
                     # Many kicks become one round; one that comes alone waits for nothing.
-                    self._clock.wait(stopping, max(0.0, began + _GAP_S - self._clock.monotonic()))
+                    gap_s = _HURRIED_GAP_S if self._hurried else _GAP_S
+                    self._clock.wait(stopping, max(0.0, began + gap_s - self._clock.monotonic()))
         finally:
             self._leave()
 

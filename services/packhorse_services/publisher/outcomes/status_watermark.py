@@ -31,7 +31,8 @@ from packhorse_services.publisher.queues.subscribers import FORGOTTEN_S
 logger = logging.getLogger(__name__)
 
 _IDLE_S = 2.0
-_GAP_S = 0.03
+_GAP_S, _HURRIED_GAP_S = 0.03, 0.01
+"""Between the beginnings of two rounds; the second while somebody waits for what they find."""
 _PATIENCE_S = 5.0
 _LOOK_S = 0.05
 _RETRY_S = 1.0
@@ -56,8 +57,9 @@ class StatusWatermark(WorkerComponent):
         queues: Queues,
         *,
         progress: RecorderProgress,
-        wake_recorder: Callable[[], None],
+        wake_recorder: Callable[[bool], None],
     ) -> None:
+        """Take `wake_recorder` to be called with whether somebody waits."""
         self._journal, self._topic, self._pool = journal, status_topic, pool
         self._agent, self._clock = queues.agent, queues.clock
         self._subscribers, self._positions = queues.subscribers, queues.feed.positions
@@ -106,7 +108,7 @@ class StatusWatermark(WorkerComponent):
     def _run(self, stopping: threading.Event) -> None:
         seeded = False
         while not stopping.is_set():
-            began = self._clock.monotonic()
+            began, awaited = self._clock.monotonic(), self.changes.is_awaited
             try:
                 if not seeded:
                     self._seed()
@@ -118,7 +120,9 @@ class StatusWatermark(WorkerComponent):
                 continue
             if self._clock.wait(self._news, _IDLE_S):
                 # Many announcements become one round; one that comes alone waits for nothing.
-                self._clock.wait(stopping, max(0.0, began + _GAP_S - self._clock.monotonic()))
+                awaited = awaited or self.changes.is_awaited
+                gap_s = _HURRIED_GAP_S if awaited else _GAP_S
+                self._clock.wait(stopping, max(0.0, began + gap_s - self._clock.monotonic()))
 
     def _seed(self) -> None:
         """Take in whom the discovery topic may have forgotten."""
@@ -175,7 +179,7 @@ class StatusWatermark(WorkerComponent):
         if end < before:  # the topic is another one, and nobody has noticed yet
             self._clock.wait(stopping, _RETRY_S)
             return False
-        self._wake_recorder()
+        self._wake_recorder(self.changes.is_awaited)
         patience = self._clock.monotonic() + _PATIENCE_S
         while not (reached := self._progress.reached(end, _LOOK_S)):
             if stopping.is_set() or self._clock.monotonic() > patience:

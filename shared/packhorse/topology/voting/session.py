@@ -12,7 +12,7 @@ from packhorse.db.bell import Bell
 from packhorse.db.engine import Timeouts, connection_arguments, conninfo
 from packhorse.topology.leader import AWAY
 from packhorse.topology.membership import StoreUnavailable
-from packhorse.topology.patience import PatientConnection
+from packhorse.topology.patience import IMPATIENT, PatientConnection
 
 _TIMEOUTS = Timeouts(statement_ms=5_000, lock_ms=2_000, idle_in_transaction_ms=5_000)
 """A heartbeat that takes longer has failed: nobody else must wait for it."""
@@ -28,7 +28,10 @@ class HintedSession:
 
     def __init__(self, url: str, name: str, channel: str) -> None:
         self._url, self._channel = conninfo(url), channel
-        self._settings: Any = connection_arguments(url, name) | {"session": _TIMEOUTS.settings}
+        self._settings: Any = connection_arguments(url, name) | {
+            "session": _TIMEOUTS.settings,
+            **IMPATIENT,
+        }
         self._connection: PatientConnection | None = None
         self._hints: list[str] = []
         self._bell = Bell()
