@@ -14,7 +14,7 @@ from packhorse.content.node import Node, check_path
 from packhorse.packages.compression import compress, decompress_stream
 from packhorse.packages.format import decoded, encoded, in_chunks, messages_of
 from packhorse.packages.limits import LIMITS, PackageCorrupt, PackageLimits, PackageRefused
-from packhorse.snapshots.snapshot import Part, PartChanges
+from packhorse.snapshots.snapshot import Part, PartChanges, PartFile
 from packhorse.wire.node_codec import decode_path, decode_removal, encode_removal
 
 
@@ -163,7 +163,7 @@ def _encoded(data: bytes) -> EncodedNode:
     return EncodedNode(decode_path(data), data)
 
 
-def _messages(file: Part | PartChanges, blobs: BlobStore, limits: PackageLimits) -> Iterator[bytes]:
+def _messages(file: PartFile, blobs: BlobStore, limits: PackageLimits) -> Iterator[bytes]:
     if file.content_length > limits.content_bytes:
         raise PackageRefused(f"{file.key} declares {file.content_length} bytes; that is too much")
     stored = Verified(blobs.get(file.key), sha256=file.sha256, length=file.length)

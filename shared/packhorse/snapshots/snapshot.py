@@ -41,14 +41,20 @@ class InvalidSnapshot(Permanent):
 
 
 @dataclass(frozen=True, slots=True)
-class PartChanges:
-    """One file of what has changed in a part: nodes, and paths that have none any more."""
+class PartFile:
+    """A file of a part, as stored (`length`, `sha256`) and unpacked."""
 
     key: Annotated[str, Field(max_length=200)]
     sha256: _Digest
     """64 lower-case hex digits, of the stored bytes."""
     length: Count
     content_length: Count
+
+
+@dataclass(frozen=True, slots=True)
+class PartChanges(PartFile):
+    """One file of what has changed in a part: nodes, and paths that have none any more."""
+
     entries: Count
     """How many nodes and paths are in the file."""
     nodes: Count
@@ -58,14 +64,9 @@ class PartChanges:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One file of nodes in path order, as stored (`length`, `sha256`) and unpacked."""
+class Part(PartFile):
+    """One file of nodes in path order."""
 
-    key: Annotated[str, Field(max_length=200)]
-    sha256: _Digest
-    """64 lower-case hex digits, of the stored bytes."""
-    length: Count
-    content_length: Count
     nodes: Count
     """How many are in the file."""
     changes: PartChanges | None = None
@@ -77,7 +78,7 @@ class Part:
         return self.nodes if self.changes is None else self.changes.nodes
 
     @property
-    def files(self) -> "tuple[Part | PartChanges, ...]":
+    def files(self) -> tuple[PartFile, ...]:
         """What is stored of it."""
         return (self,) if self.changes is None else (self, self.changes)
 
@@ -148,7 +149,7 @@ def part_key(snapshot_id: str, part: int) -> str:
     return f"snapshots/{part % _SHARDS:02x}/{snapshot_id}-{part:05d}"
 
 
-def node_list_key(file: Part | PartChanges) -> str:
+def node_list_key(file: PartFile) -> str:
     """Return where the list of a file's nodes lies: equal files have one."""
     return f"snapshots/{file.sha256[:2]}/{_LIST}{file.sha256}"
 

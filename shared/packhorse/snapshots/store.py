@@ -16,7 +16,6 @@ from packhorse.snapshots.snapshot import (
     MANIFESTS,
     ContentSnapshot,
     InvalidSnapshot,
-    Part,
     is_part,
     manifest_key,
     offset_of,
@@ -164,7 +163,8 @@ def _check_parts(snapshot: ContentSnapshot) -> None:
         raise InvalidSnapshot("the parts are not those of snapshots, each once")
     if snapshot.nodes != sum(part.held for part in snapshot.parts):
         raise InvalidSnapshot("the parts together have not the nodes that the snapshot has")
-    for file in files:
-        entries = file.nodes if isinstance(file, Part) else max(file.nodes, file.entries)
-        if file.content_length > LIMITS.content_bytes or entries > LIMITS.nodes:
-            raise InvalidSnapshot(f"{file.key} is larger than a part may be")
+    for part in snapshot.parts:
+        counts = part.nodes, part.held, part.changes.entries if part.changes else 0
+        length = max(file.content_length for file in part.files)
+        if length > LIMITS.content_bytes or max(counts) > LIMITS.nodes:
+            raise InvalidSnapshot(f"{part.key} is larger than a part may be")

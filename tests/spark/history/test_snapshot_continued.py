@@ -11,8 +11,7 @@ from packhorse.blobs.api import BlobStore
 from packhorse.packages.limits import PackageCorrupt
 from packhorse.snapshots.snapshot import (
     ContentSnapshot,
-    Part,
-    PartChanges,
+    PartFile,
     manifest_key_of,
     new_id,
     node_list_key,
@@ -58,7 +57,7 @@ def all_listed(site: Site, snapshot: ContentSnapshot) -> set[tuple[str, int, int
     return {(row.path, row.size, row.hash, row.position) for row in rows}
 
 
-def files_of(snapshot: ContentSnapshot) -> list[Part | PartChanges]:
+def files_of(snapshot: ContentSnapshot) -> list[PartFile]:
     return [file for part in snapshot.parts for file in part.files]
 
 

@@ -18,7 +18,7 @@ from packhorse.blobs.api import BlobMissing, BlobStore
 from packhorse.content.node import Node
 from packhorse.packages.format import decoded
 from packhorse.snapshots.parts import Change, EncodedNode, read_changes, read_encoded, read_part
-from packhorse.snapshots.snapshot import Part, PartChanges, node_list_key
+from packhorse.snapshots.snapshot import Part, PartChanges, PartFile, node_list_key
 from packhorse_services.pipeline.history.decoding import binaries_text
 from packhorse_services.pipeline.history.fold import hash_of
 
@@ -83,7 +83,7 @@ class NodeList:
             self._note((path, now and now.size, now and now.hash))
             yield Change(path, now and now.node)
 
-    def store(self, file: Part | PartChanges, blobs: BlobStore) -> None:
+    def store(self, file: PartFile, blobs: BlobStore) -> None:
         """Store the list beside its file; one that is there already is the same."""
         store_list(pa.concat_tables([*self._rows, _table(self._waiting)]), file, blobs)
 
@@ -94,7 +94,7 @@ class NodeList:
             self._waiting.clear()
 
 
-def store_list(rows: pa.Table, file: Part | PartChanges, blobs: BlobStore) -> None:
+def store_list(rows: pa.Table, file: PartFile, blobs: BlobStore) -> None:
     """Store these rows as the list of a file's nodes."""
     data = io.BytesIO()
     pq.write_table(rows, data, **_STORED)
@@ -115,7 +115,7 @@ def listed(part: Part, blobs: BlobStore) -> pa.Table | None:
     return every if every.num_rows == part.held else None
 
 
-def _listed(file: Part | PartChanges, entries: int, blobs: BlobStore) -> pa.Table | None:
+def _listed(file: PartFile, entries: int, blobs: BlobStore) -> pa.Table | None:
     try:
         data = b"".join(blobs.get(node_list_key(file)))
         rows = pq.read_table(  # the lists of older builds have more columns

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from packhorse.blobs.api import BlobStore
 from packhorse.snapshots.parts import Change, merged, write_changes
-from packhorse.snapshots.snapshot import Part, PartChanges, node_list_key
+from packhorse.snapshots.snapshot import Part, PartFile, node_list_key
 from packhorse_services.pipeline.history.node_lists import ListedChange, NodeList, listed_changes
 
 _STEPS = 16
@@ -14,7 +14,7 @@ _DAYS = 16
 """Changes stay beside a part for so many days to twice as many: what they replaced is there yet."""
 
 
-def renewed(files: Iterable[Part | PartChanges], blobs: BlobStore) -> bool:
+def renewed(files: Iterable[PartFile], blobs: BlobStore) -> bool:
     """Renew files and their lists, and return whether all are there, the files with their length.
 
     So nobody who removes the base takes them before the new snapshot is published.

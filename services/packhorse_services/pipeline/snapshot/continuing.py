@@ -51,6 +51,7 @@ _MOST_PIECES = 8
 """Into so many a task cuts a part at most: it has sorted what is new in all of them."""
 
 _WHOLE = 2
+"""Numbers of a part that stays one: its own, and one for a small rest."""
 _ROW = ("partition", "path", "type", "properties", "binaries")
 
 

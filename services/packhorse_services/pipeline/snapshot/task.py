@@ -17,7 +17,7 @@ from packhorse.snapshots.snapshot import (
     ContentSnapshot,
     InvalidSnapshot,
     Part,
-    PartChanges,
+    PartFile,
     ReportedState,
     is_part,
     left_out,
@@ -68,7 +68,7 @@ def remove_leftovers(blobs: BlobStore, older_than_ms: int = LEFTOVER_MS) -> int:
     return removed
 
 
-def _named(blobs: BlobStore) -> Iterator[Part | PartChanges]:
+def _named(blobs: BlobStore) -> Iterator[PartFile]:
     """Yield the files that manifests name. Raises `InvalidSnapshot` for one that can't be read."""
     for key in manifest_keys(blobs):
         try:

@@ -19,7 +19,7 @@ from packhorse.errors import PackhorseError
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.metrics import PERIODIC_FAILURES
 from packhorse_services.publisher.outcomes.event_publisher import AnnouncedState, EventPublisher
-from packhorse_services.publisher.outcomes.progress import RecorderProgress
+from packhorse_services.publisher.outcomes.progress import RecorderProgress, keep_gap
 from packhorse_services.publisher.outcomes.recorder import Recorder
 from packhorse_services.publisher.outcomes.recorder_lock import RecorderLock, bookkeeping
 from packhorse_services.publisher.queues.known_subscribers import KnownSubscriberWriter
@@ -31,8 +31,6 @@ logger = logging.getLogger(__name__)
 _IDLE_S = 0.5
 _QUIET_S = 5.0
 """How long there is no round while no status has been seen: a hint may be lost."""
-_GAP_S, _HURRIED_GAP_S = 0.03, 0.01
-"""Between the beginnings of two rounds; the second when somebody waits for what it records."""
 _RIVALS_POLL_S = 1.0
 _LEFT_S = 3.0 * _RIVALS_POLL_S
 """For so long a replica that failed leaves the turn alone: a rival that can do it comes first."""
@@ -86,9 +84,7 @@ class OutcomeLoop(WorkerComponent):
                     self._clock.wait(stopping, pause)
                 else:
                     self._rest(began)
-                    # Many kicks become one round; one that comes alone waits for nothing.
-                    gap_s = _HURRIED_GAP_S if self._hurried else _GAP_S
-                    self._clock.wait(stopping, max(0.0, began + gap_s - self._clock.monotonic()))
+                    keep_gap(self._clock, began, stopping, hurried=self._hurried)
         finally:
             self._leave()
 

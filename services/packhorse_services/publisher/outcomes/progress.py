@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from psycopg import Connection
 
+from packhorse.clock import Clock
+
 
 @dataclass(frozen=True, slots=True)
 class TopicCursor:
@@ -91,3 +93,16 @@ class RecorderProgress:
             self._cursor = cursor
             self._version += 1
             self._changed.notify_all()
+
+
+_GAP_S, _HURRIED_GAP_S = 0.03, 0.01
+
+
+def keep_gap(clock: Clock, began: float, stopping: threading.Event, *, hurried: bool) -> None:
+    """Wait before a round until so long after the last one `began`, or until it is stopped.
+
+    So many hints become one round, and one that comes alone waits for nothing. The gap is shorter
+    while somebody waits for what the round finds.
+    """
+    gap_s = _HURRIED_GAP_S if hurried else _GAP_S
+    clock.wait(stopping, max(0.0, began + gap_s - clock.monotonic()))

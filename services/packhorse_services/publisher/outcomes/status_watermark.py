@@ -22,7 +22,7 @@ from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.metrics import PUBLISHER_STATUSES_LAG
 from packhorse.wire.messages import SubscriberState
 from packhorse_services.publisher.outcomes import outcome_rows
-from packhorse_services.publisher.outcomes.progress import RecorderProgress, read_cursor
+from packhorse_services.publisher.outcomes.progress import RecorderProgress, keep_gap, read_cursor
 from packhorse_services.publisher.outcomes.recorder_lock import bookkeeping
 from packhorse_services.publisher.queues import known_subscribers
 from packhorse_services.publisher.queues.queue import Queues
@@ -31,8 +31,6 @@ from packhorse_services.publisher.queues.subscribers import FORGOTTEN_S
 logger = logging.getLogger(__name__)
 
 _IDLE_S = 2.0
-_GAP_S, _HURRIED_GAP_S = 0.03, 0.01
-"""Between the beginnings of two rounds; the second while somebody waits for what they find."""
 _PATIENCE_S = 5.0
 _LOOK_S = 0.05
 _RETRY_S = 1.0
@@ -119,10 +117,8 @@ class StatusWatermark(WorkerComponent):
                 self._clock.wait(stopping, _RETRY_S)
                 continue
             if self._clock.wait(self._news, _IDLE_S):
-                # Many announcements become one round; one that comes alone waits for nothing.
                 awaited = awaited or self.changes.is_awaited
-                gap_s = _HURRIED_GAP_S if awaited else _GAP_S
-                self._clock.wait(stopping, max(0.0, began + gap_s - self._clock.monotonic()))
+                keep_gap(self._clock, began, stopping, hurried=awaited)
 
     def _seed(self) -> None:
         """Take in whom the discovery topic may have forgotten."""
