@@ -106,7 +106,7 @@ def _runs(
 ) -> JobsHost:
     url = settings.database_url.get_secret_value()
     consumers = Consumers()
-    consumers.add(RUN, Runner(url, sweep, cluster))
+    consumers.add(RUN, Runner(url, sweep))
     declared = Declared([QUEUE], [schedule_of(settings.when)])
     return open_jobs(
         url, cluster, consumers=consumers, declared=declared, settings=_WORK, pool=pool

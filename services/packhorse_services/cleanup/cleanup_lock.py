@@ -3,7 +3,7 @@
 A session lock of Postgres says who may clean up; it ends with the session, and the session ends
 when its holder is silent for too long. An epoch, raised with each lock and checked in every
 transaction, fences a holder that was paused. A lock of the service also has a fence, its job:
-that is checked in every transaction too, and the session ends when the instance is declared dead.
+that is checked in every transaction too, and the session ends with the lease of its worker.
 """
 
 from collections.abc import Iterator
@@ -37,8 +37,8 @@ class CleanupLockLost(Transient):
 class Fence(Protocol):
     """What the lock depends on beside its session."""
 
-    def tie(self, connection: Connection) -> None:
-        """Let the session end with whoever has the lock."""
+    def end_with_lease(self, connection: Connection) -> None:
+        """Let the session end when the holder's lease is over."""
         ...
 
     def check(self, connection: Connection) -> None:
@@ -94,7 +94,7 @@ def acquire_lock(database_url: str, fence: Fence | None = None) -> Iterator[Clea
     with closing(connect(database_url, "cleanup", autocommit=True)) as connection:
         connection.execute("SELECT set_config('lock_timeout', %s, false)", (_PATIENCE,))
         if fence is not None:
-            fence.tie(connection)
+            fence.end_with_lease(connection)
         try:
             connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
         except psycopg.errors.LockNotAvailable as error:

@@ -1,6 +1,5 @@
 """Runs as jobs, for the schedule and for who asks for one; and runs by hand."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 
 import psycopg
@@ -10,7 +9,6 @@ from packhorse.errors import PackhorseError
 from packhorse.jobs.consumer import JobContext, Outcome, Result
 from packhorse.jobs.job import Job
 from packhorse.jobs.store.adding import NewJob, add_job
-from packhorse.topology.own_cluster import OwnCluster
 from packhorse_services.cleanup import ledger
 from packhorse_services.cleanup.cleanup_lock import CleanupBusy, CleanupLock, acquire_lock
 from packhorse_services.cleanup.report import CleanupRun
@@ -32,15 +30,14 @@ def request_run(connection: Connection, application: str, origin: str, *, dry_ru
 class Runner:
     """The consumer of the jobs that are runs."""
 
-    def __init__(self, database_url: str, sweep: Sweep, cluster: OwnCluster | None = None) -> None:
-        self._database_url, self._sweep, self._cluster = database_url, sweep, cluster
+    def __init__(self, database_url: str, sweep: Sweep) -> None:
+        self._database_url, self._sweep = database_url, sweep
 
     def __call__(self, job: Job, context: JobContext) -> Result:
         """Do the run that waits, then the job's own, each with as many more as are needed."""
-        fence = _Fence(context, self._cluster)
         while not context.stop_requested:
             try:
-                with acquire_lock(self._database_url, fence) as lock:
+                with acquire_lock(self._database_url, context) as lock:
                     self._perform(lock, job, context)
                 return Result(Outcome.OK)
             except CleanupBusy:
@@ -65,19 +62,6 @@ class Runner:
             with lock.transaction() as connection:
                 run = ledger.begin(connection, lock.epoch, run.origin, dry_run=False)
             context.log(f"run {run.id}, for what was too much for one")
-
-
-@dataclass(frozen=True, slots=True)
-class _Fence:
-    context: JobContext
-    cluster: OwnCluster | None
-
-    def tie(self, connection: Connection) -> None:
-        if self.cluster is not None:
-            self.cluster.end_with_us(connection)
-
-    def check(self, connection: Connection) -> None:
-        self.context.check(connection)
 
 
 def run_by_hand(database_url: str, sweep: Sweep, *, dry_run: bool) -> CleanupRun:

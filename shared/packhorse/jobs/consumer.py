@@ -98,6 +98,13 @@ class JobContext(Protocol):
         """Hold the attempt until the connection's transaction ends. Raises `JobLost`."""
         ...
 
+    def end_with_lease(self, connection: Connection) -> None:
+        """Let the session end, and its locks with it, once another worker may have the job.
+
+        A process that is paused would keep them for as long as it is.
+        """
+        ...
+
     @property
     def stop_requested(self) -> bool:
         """Whether to end soon: somebody asks, the process ends, the time is over, or it is lost."""

@@ -22,14 +22,6 @@ def writing(connect: Connect) -> Iterator[Connection]:
 
 
 @contextmanager
-def pipelined(connect: Connect) -> Iterator[Connection]:
-    """Give `writing` whose statements are sent together: an error comes with a later one's."""
-    with connect() as connection, connection.pipeline(), connection.transaction():
-        act_as(connection, BOOKKEEPER)
-        yield connection
-
-
-@contextmanager
 def reading(connect: Connect) -> Iterator[Connection]:
     """Give a transaction as the bookkeeper that only reads, and sees one moment."""
     with connect() as connection, connection.transaction():

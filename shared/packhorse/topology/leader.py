@@ -15,6 +15,7 @@ from psycopg import Connection
 
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
+from packhorse.db.run_sessions import end_transaction_with
 from packhorse.errors import Transient
 from packhorse.topology.membership import StoreUnavailable
 
@@ -31,9 +32,6 @@ AWAY = (
     psycopg.errors.IdleInTransactionSessionTimeout,
 )
 """What says that the cluster's database is away, or that an answer came too late."""
-
-_WORKING = "hashtextextended(%s, 7237118983466215795)"
-"""Names the advisory lock of an incarnation's transactions that hold a leader task."""
 
 
 class NotLeader(Transient):
@@ -78,10 +76,7 @@ class Token:
         declared dead, which ends the session. Raises `NotLeader`: then roll back.
         """
         try:
-            connection.execute(
-                f"SELECT pg_advisory_xact_lock_shared({_WORKING})",
-                (self.runtime_id,),
-            )
+            end_transaction_with(connection, self.runtime_id)
             held = connection.execute(
                 "SELECT FROM topology.duty WHERE name = %s AND holder = %s AND runtime_id = %s "
                 "AND epoch = %s FOR SHARE",
@@ -170,30 +165,5 @@ def revoke(connection: Connection, runtime_id: str) -> None:
             taken_at = clock_timestamp()
         WHERE runtime_id = %s
         """,
-        (runtime_id,),
-    )
-
-
-def end_session_with(connection: Connection, runtime_id: str) -> None:
-    """Let a session end when an incarnation is declared dead, and the locks that it holds with it.
-
-    For work with a lock of its own, which a paused process would hold for longer than its lease.
-    """
-    connection.execute(f"SELECT pg_advisory_lock_shared({_WORKING})", (runtime_id,))
-
-
-def end_work(connection: Connection, runtime_id: str) -> None:
-    """End the sessions in which an incarnation does a leader task, paused or not, as the login.
-
-    Where this login may not end them, the time limit on idle transactions does.
-    """
-    connection.execute(
-        f"""
-        SELECT pg_terminate_backend(a.pid) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
-        WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.mode = 'ShareLock'
-        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-        AND (l.classid::bigint << 32 | l.objid::bigint) = {_WORKING}
-        AND a.usename = session_user
-        """,  # noqa: S608
         (runtime_id,),
     )

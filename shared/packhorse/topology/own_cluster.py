@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from psycopg import Connection
 
 import packhorse
+from packhorse.db.run_sessions import end_session_with
 from packhorse.topology import properties
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.events import EventKind, TopologyEvent
-from packhorse.topology.leader import ElectionOrder, LeaderOnly, end_session_with
+from packhorse.topology.leader import ElectionOrder, LeaderOnly
 from packhorse.topology.lease.election_order import LeaseElectionOrder
 from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.open import TopologySettings, open_discovery

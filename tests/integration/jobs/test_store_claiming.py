@@ -1,7 +1,9 @@
 """Claims: who gets which job, and when."""
 
+from contextlib import suppress
 from datetime import timedelta
 
+import psycopg
 import pytest
 
 from packhorse.jobs.consumer import Outcome
@@ -11,7 +13,10 @@ from packhorse.jobs.store import given as given_jobs
 from packhorse.jobs.store.adding import LEADER
 from packhorse.jobs.store.claims import Claim, check
 from packhorse.jobs.store.queues import suspend_queue
+from packhorse.jobs.work.running_jobs import RunningJobs, Slots
+from packhorse.jobs.work.worker_store import WorkerStore
 from tests.harness.jobs.store import Store, numbers
+from tests.harness.waiting import eventually
 
 
 @pytest.fixture
@@ -166,6 +171,31 @@ def test_what_others_are_claiming_is_passed_over(store: Store) -> None:
     with store.transaction() as connection:
         assert numbers(store.worker("i1").claim_with(connection, "free", 2)) == given[:2]
         assert numbers(store.worker("i2").claim("free", 2)) == given[2:]
+
+
+def test_a_worker_that_is_paused_while_it_claims_keeps_nothing_for_longer_than_its_lease(
+    store: Store,
+) -> None:
+    """In a pipeline it is active to the server, whose limit on idle transactions never comes."""
+    for topic in ("free/a", "line/a"):
+        store.add(topic)
+    paused, other = store.worker("i1"), store.worker("i2")
+    claiming = WorkerStore(paused.run, RunningJobs(Slots(1, 1)))
+    with (
+        suppress(psycopg.OperationalError),
+        psycopg.connect(store.url, autocommit=True) as connection,
+        connection.pipeline(),
+        connection.transaction(),
+    ):
+        claiming.begin(connection)
+        assert len(paused.claim_with(connection, "free")) == 1
+        assert len(paused.claim_with(connection, "line")) == 1
+        assert other.claim("free") == other.claim("line") == []
+        paused.lose_lease()
+        assert store.rescue() == []
+        eventually(lambda: other.claim("free"), what="its session has ended")
+        assert len(other.claim("line")) == 1
+    assert connection.closed
 
 
 def test_a_held_attempt_is_nobody_elses_until_the_transaction_ends(store: Store) -> None:

@@ -229,7 +229,7 @@ def test_who_can_not_end_the_work_of_the_left_out_promotes_nothing(
         raise psycopg.OperationalError("the process is killed here")
 
     with monkeypatch.context() as patch:
-        patch.setattr("packhorse.topology.voting.sql.end_work", fails)
+        patch.setattr("packhorse.topology.voting.sql.end_sessions", fails)
         with pytest.raises(StoreUnavailable):
             store.promote(second)
     assert store.read().established == first

@@ -152,8 +152,7 @@ class Publishing:
 
         `look` asks for the log's identity when nothing waits.
         """
-        with connection.pipeline(), connection.transaction():
-            state = append_state.read_state(connection)
+        state = append_state.read_state(connection)
         _measure(state)
         settled = state.unconfirmed == 0 and self._lock.verified
         if settled and not look:

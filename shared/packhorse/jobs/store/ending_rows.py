@@ -85,9 +85,11 @@ def claim_of(held: HeldJob) -> Claim:
 
 
 def _held(connection: Connection, statement: str, given: Sequence[object]) -> list[HeldJob]:
-    with connection.pipeline(), connection.cursor(row_factory=class_row(HeldJob)) as cursor:
-        connection.execute(_USE_INDEXES)
-        return cursor.execute(statement.encode(), given).fetchall()
+    with connection.cursor(row_factory=class_row(HeldJob)) as cursor:
+        with connection.pipeline():
+            connection.execute(_USE_INDEXES)
+            cursor.execute(statement.encode(), given)
+        return cursor.fetchall()
 
 
 def write(connection: Connection, decisions: Sequence[EndDecision]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, LiteralString
 from zlib import crc32
 
 import psycopg
-from psycopg import Connection
+from psycopg import Connection, Cursor
 from psycopg.rows import dict_row
 
 from packhorse.jobs.channels import JOBS
@@ -188,12 +188,13 @@ def learn_topics(connection: Connection, topics: Iterable[str]) -> dict[str, str
             "FROM unnest(%s::integer[]) AS l (number)",
             (TOPIC_LOCK, locks_of(wanted)),
         )
-        known = _queues_of(connection, wanted)
+        found = _find_queues(connection, wanted)
+    known: dict[str, str] = dict(found.fetchall())
     new = [topic for topic in wanted if topic not in known]
     if new:
         share_layout(connection)
         _insert_topics(connection, new)
-        known |= _queues_of(connection, new)
+        known |= dict(_find_queues(connection, new).fetchall())
     return known
 
 
@@ -215,11 +216,10 @@ def notify_workers(connection: Connection) -> None:
     connection.execute("SELECT pg_notify(%s, '')", (JOBS,))
 
 
-def _queues_of(connection: Connection, topics: Sequence[str]) -> dict[str, str]:
-    rows = connection.execute(
+def _find_queues(connection: Connection, topics: Sequence[str]) -> Cursor:
+    return connection.execute(
         "SELECT topic, queue FROM jobs.topic WHERE topic = ANY(%s)", (list(topics),)
     )
-    return dict(rows.fetchall())
 
 
 def _insert_topics(connection: Connection, topics: Sequence[str]) -> None:

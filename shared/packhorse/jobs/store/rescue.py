@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from psycopg import Connection
 
+from packhorse.db.run_sessions import end_sessions
 from packhorse.jobs.job import JobState
 from packhorse.jobs.store import statistics
 from packhorse.jobs.store.ending_rows import lock_lost
@@ -29,10 +30,16 @@ class Rescued:
 def rescue(connection: Connection, limit: int = 100) -> list[Rescued]:
     """Take a batch of jobs from workers without a lease; call again while it is full.
 
+    Ends the sessions of these workers, which may be paused, and hold what they would claim or end.
     The attempt counts and is remembered as LOST; the next one is flagged `retry`. Passes over jobs
     that a transaction holds (`claims.check`): whatever that does, it commits or ends with its
     session.
     """
+    over = connection.execute(
+        "SELECT runtime_id FROM jobs.worker WHERE lease_until <= clock_timestamp()"
+    ).fetchall()
+    if over:
+        end_sessions(connection, [runtime_id for (runtime_id,) in over])
     held = lock_lost(connection, limit)
     return [
         Rescued(one.held.number, one.held.topic, one.held.instance, one.state)

@@ -11,6 +11,7 @@ from psycopg.rows import tuple_row
 
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
+from packhorse.db.run_sessions import end_session_with
 from packhorse.jobs.consumer import Outcome, Result
 from packhorse.jobs.job import JobLost, JobProgress
 from packhorse.jobs.work.attempt import RunningAttempt
@@ -75,6 +76,10 @@ class AttemptContext:
         """Hold the attempt until the connection's transaction ends."""
         self._running.require_open()
         self._store.hold(connection, self._running)
+
+    def end_with_lease(self, connection: Connection) -> None:
+        """Let the session end when this worker's lease is over."""
+        end_session_with(connection, self._running.claim.runtime_id)
 
     @property
     def stop_requested(self) -> bool:

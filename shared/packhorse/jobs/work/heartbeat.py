@@ -3,13 +3,18 @@
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import psycopg
+from psycopg import Connection
 
 from packhorse.clock import Clock
-from packhorse.jobs.sessions import Connect, pipelined, writing
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
+from packhorse.db.run_sessions import end_transaction_with
+from packhorse.jobs.sessions import Connect, writing
 from packhorse.jobs.store import leases, rescue
 from packhorse.jobs.store.leases import WorkerRun
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
@@ -106,7 +111,7 @@ class LeaseHeartbeat(WorkerComponent):
         requested_at = self._clock.monotonic()
         if requested_at < self._next_renewal:
             return
-        with pipelined(self._connect) as connection:
+        with self._transaction() as connection:
             leases.renew(connection, self._run_of_worker, self._settings.lease_s)
         was_valid = self.is_valid(requested_at)
         self._valid_until = requested_at + self._settings.lease_s
@@ -120,7 +125,7 @@ class LeaseHeartbeat(WorkerComponent):
             return
         rescued = _RESCUE_BATCH
         while rescued == _RESCUE_BATCH and self.is_valid(self._clock.monotonic()):
-            with pipelined(self._connect) as connection:
+            with self._transaction() as connection:
                 rescued = len(rescue.rescue(connection, _RESCUE_BATCH))
             JOBS_RESCUED.inc(rescued)
             self._renew()
@@ -129,6 +134,17 @@ class LeaseHeartbeat(WorkerComponent):
                 rescue.forget_workers(connection)
             self._next_forget = now + _FORGET_EVERY_S
         self._next_rescue = now + self._settings.rescue_s
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """Give a transaction whose statements are sent together: an error comes with a later one's.
+
+        It ends with the lease, also where the process is paused.
+        """
+        with self._connect() as connection, connection.pipeline(), connection.transaction():
+            act_as(connection, BOOKKEEPER)
+            end_transaction_with(connection, self._run_of_worker.runtime_id)
+            yield connection
 
     def _drop(self) -> None:
         now = self._clock.monotonic()

@@ -8,6 +8,7 @@ from psycopg import Connection
 
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
+from packhorse.db.run_sessions import end_transaction_with
 from packhorse.jobs.job import JobState
 from packhorse.jobs.store import claims, finishing, leases, queues
 from packhorse.jobs.store.claims import Claim, Claimed, ClaimRequest
@@ -53,8 +54,12 @@ class WorkerStore:
         self._run, self._running_jobs = run, running_jobs
 
     def begin(self, connection: Connection) -> Connection:
-        """Say whose transaction it is, and for how long it waits for another's."""
+        """Say whose transaction it is, and for how long it waits for another's.
+
+        It ends with the lease, also where the process is paused.
+        """
         act_as(connection, BOOKKEEPER)
+        end_transaction_with(connection, self._run.runtime_id)
         connection.execute(_PATIENCE)
         return connection
 

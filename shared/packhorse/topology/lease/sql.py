@@ -7,6 +7,7 @@ from typing import Any
 
 from psycopg import Connection
 
+from packhorse.db.run_sessions import end_sessions
 from packhorse.topology.lease import transitions
 from packhorse.topology.lease.session import CHANNEL, LeaseSession
 from packhorse.topology.lease.store import (
@@ -104,10 +105,9 @@ class SqlLeaseStore:
             refused = self._make_room(connection, renewal.who)
             if refused is not None:
                 return refused
-            with connection.pipeline():  # others wait
-                transitions.forget(connection)
-                transitions.next_seq(connection)
-                transitions.enter(connection, renewal, _written(renewal.properties or {}))
+            transitions.forget(connection)
+            transitions.next_seq(connection)
+            transitions.enter(connection, renewal, _written(renewal.properties or {}))
             return JoinOutcome.JOINED
 
     def look(self) -> ClusterState | None:
@@ -186,7 +186,7 @@ class SqlLeaseStore:
         if row[1] == InstanceState.ACTIVE.value and row[2]:
             return JoinOutcome.TAKEN
         retired = transitions.deactivate(connection, former)
-        transitions.end_sessions(connection, [former])
+        end_sessions(connection, [former.runtime_id])
         settled = transitions.complete_deactivation(connection, former, self._backlog)
         transitions.elect(connection, retired)
         if settled:

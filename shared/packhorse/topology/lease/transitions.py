@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 import psycopg
 from psycopg import Connection
 
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
-from packhorse.topology.leader import end_work, revoke
+from packhorse.db.run_sessions import end_sessions
+from packhorse.topology.leader import revoke
 from packhorse.topology.lease.session import CHANNEL
 from packhorse.topology.lease.store import Incarnation, Renewal
 from packhorse.topology.properties import DEFAULT_PREFIX
@@ -140,17 +139,9 @@ def deactivate_all(connection: Connection, backlog: Sequence[Backlog]) -> bool:
         "SELECT id, runtime_id FROM topology.instance WHERE state = 'DEACTIVATING' ORDER BY joined"
     ).fetchall()
     gone = [Incarnation(*row) for row in rows]
-    end_sessions(connection, gone)
+    end_sessions(connection, [who.runtime_id for who in gone])
     settled = [complete_deactivation(connection, who, backlog) for who in gone]
     return any(settled)
-
-
-def end_sessions(connection: Connection, gone: Sequence[Incarnation]) -> None:
-    """End the transactions of instances that may be paused in them, with their locks."""
-    connection.execute("SET LOCAL ROLE NONE")
-    for who in gone:
-        end_work(connection, who.runtime_id)
-    act_as(connection, BOOKKEEPER)
 
 
 def complete_deactivation(

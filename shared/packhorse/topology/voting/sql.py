@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
-from packhorse.topology.leader import end_work
+from packhorse.db.run_sessions import end_sessions
 from packhorse.topology.voting.records import Heartbeat, Member, StoreView, Vote, Voting
 from packhorse.topology.voting.session import HintedSession
 
@@ -145,9 +145,7 @@ class SqlVotingStore:
         with self._as_bookkeeper() as connection:
             left_out = _promote(connection, voting)
             if left_out:  # before the commit, so that nobody is voted out and works on
-                connection.execute("SET LOCAL ROLE NONE")
-            for runtime_id in left_out or ():
-                end_work(connection, runtime_id)
+                end_sessions(connection, left_out)
         if left_out is None:
             return False
         self._session.notify()

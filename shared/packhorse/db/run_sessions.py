@@ -1,0 +1,47 @@
+"""Sessions that end when a run of a program is declared dead, though its process may be paused.
+
+Such a process keeps its connections, and with them the locks that others wait for. The time limits
+of Postgres do not end all of them: inside a pipeline a session is active to the server while it
+waits for its client. So a session, or a transaction, takes a shared advisory lock that is named
+after its run, and whoever declares the run dead ends the sessions that have it.
+"""
+
+from collections.abc import Iterable
+
+from psycopg import Connection
+
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
+
+_OF_RUN = "hashtextextended({}, 7237118983466215795)"
+_THIS_RUN = _OF_RUN.format("%s")
+
+
+def end_session_with(connection: Connection, runtime_id: str) -> None:
+    """Let a session end with a run, and the locks that it holds with it."""
+    connection.execute(f"SELECT pg_advisory_lock_shared({_THIS_RUN})", (runtime_id,))
+
+
+def end_transaction_with(connection: Connection, runtime_id: str) -> None:
+    """Let a session end with a run that is declared dead before its transaction has ended."""
+    connection.execute(f"SELECT pg_advisory_xact_lock_shared({_THIS_RUN})", (runtime_id,))
+
+
+def end_sessions(connection: Connection, runtime_ids: Iterable[str]) -> None:
+    """End the sessions of runs that are dead or paused, in a transaction of the bookkeeper.
+
+    Where this login may not end them, the time limit on idle transactions does.
+    """
+    connection.execute("SET LOCAL ROLE NONE")
+    connection.execute(
+        f"""
+        SELECT pg_terminate_backend(a.pid) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+        WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.mode = 'ShareLock'
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND (l.classid::bigint << 32 | l.objid::bigint) IN (
+            SELECT {_OF_RUN.format("id")} FROM unnest(%s::text[]) AS run (id))
+        AND a.usename = session_user
+        """,  # noqa: S608
+        (list(runtime_ids),),
+    )
+    act_as(connection, BOOKKEEPER)
