@@ -93,6 +93,22 @@ def test_the_cleanup_goes_on_at_another_instance(running: Site, end: str) -> Non
     clean(running, first.ready())
 
 
+def test_the_append_lock_ends_with_the_publisher_that_has_it(running: Site) -> None:
+    """So a publisher that is paused in an export holds up others for its lease, and no longer."""
+    running.put("/page")
+    running.distribute_everywhere("/page")
+    with psycopg.connect(running.author_url) as connection:
+        tied = connection.execute(
+            """
+            SELECT one.id FROM pg_stat_activity JOIN pg_locks AS life USING (pid)
+            JOIN topology.instance AS one ON life.classid::bigint << 32 | life.objid::bigint
+                = hashtextextended(one.runtime_id, 7237118983466215795)
+            WHERE application_name = 'publisher-append-lock-main' AND life.mode = 'ShareLock'
+            """
+        ).fetchall()
+    assert tied == [("publisher-0",)]
+
+
 def recorder(url: str) -> tuple[int, str]:
     """Return which session of the database records outcomes, and of which instance it is."""
     with psycopg.connect(url) as connection:

@@ -37,7 +37,7 @@ class CleanupLockLost(Transient):
 class Fence(Protocol):
     """What the lock depends on beside its session."""
 
-    def end_with_lease(self, connection: Connection) -> None:
+    def tie_to_lease(self, connection: Connection) -> None:
         """Let the session end when the holder's lease is over."""
         ...
 
@@ -92,14 +92,17 @@ def acquire_lock(database_url: str, fence: Fence | None = None) -> Iterator[Clea
     One whose session says nothing for `_IDLE` loses it.
     """
     with closing(connect(database_url, "cleanup", autocommit=True)) as connection:
-        connection.execute("SELECT set_config('lock_timeout', %s, false)", (_PATIENCE,))
+        connection.execute(
+            "SELECT set_config('lock_timeout', %s, false), "
+            "set_config('idle_session_timeout', %s, false)",
+            (_PATIENCE, _IDLE),
+        )
         if fence is not None:
-            fence.end_with_lease(connection)
+            fence.tie_to_lease(connection)
         try:
             connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
         except psycopg.errors.LockNotAvailable as error:
             raise CleanupBusy("another instance is cleaning up; wait for it to end") from error
-        connection.execute("SELECT set_config('idle_session_timeout', %s, false)", (_IDLE,))
         with connection.transaction():
             act_as(connection, BOOKKEEPER)
             [(epoch,)] = connection.execute(

@@ -12,7 +12,8 @@ from packhorse.db.engine import Timeouts
 from packhorse.db.version import HEAD, VERSION_TABLE
 
 _LOCK = 0x7061636B  # "pack": two programs that start at once must not both migrate
-_UNHURRIED = Timeouts(statement_ms=0, lock_ms=0, idle_in_transaction_ms=0)
+_UNHURRIED = Timeouts(statement_ms=0, lock_ms=0, idle_in_transaction_ms=60_000)
+"""A migration takes as long as it takes; a process that is paused in one ends no other's start."""
 _FIRST_KNOWN_TABLE = "0016"
 """Programs up to this schema look into `alembic_version`, and refuse a number above it there."""
 
@@ -30,7 +31,7 @@ _TABLE_BEFORE = (
 
 
 def open_engine(url: str, application: str) -> Engine:
-    """Return Alembic's engine: connections like all others, but without time limits."""
+    """Return Alembic's engine: connections like all others, but statements have no time limits."""
     return create_engine(
         "postgresql+psycopg://",
         creator=lambda: connect(url, application, timeouts=_UNHURRIED),

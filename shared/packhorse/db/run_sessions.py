@@ -1,9 +1,10 @@
-"""Sessions that end when a run of a program is declared dead, though its process may be paused.
+"""Sessions that are tied to a run of a program or a worker, whose process may be paused.
 
 Such a process keeps its connections, and with them the locks that others wait for. The time limits
-of Postgres do not end all of them: inside a pipeline a session is active to the server while it
-waits for its client. So a session, or a transaction, takes a shared advisory lock that is named
-after its run, and whoever declares the run dead ends the sessions that have it.
+of Postgres come late, and not at all inside a pipeline, in a COPY, or while a result is received:
+there the server takes its client for an active one. So a session, or a transaction, takes a shared
+advisory lock that is named after its run. Whoever finds that the run's lease is over ends the
+sessions that have it; a run that goes on connects anew.
 """
 
 from collections.abc import Iterable
@@ -17,18 +18,18 @@ _OF_RUN = "hashtextextended({}, 7237118983466215795)"
 _THIS_RUN = _OF_RUN.format("%s")
 
 
-def end_session_with(connection: Connection, runtime_id: str) -> None:
-    """Let a session end with a run, and the locks that it holds with it."""
+def tie_session(connection: Connection, runtime_id: str) -> None:
+    """Let the session end when the run's lease is over, and the locks that it holds with it."""
     connection.execute(f"SELECT pg_advisory_lock_shared({_THIS_RUN})", (runtime_id,))
 
 
-def end_transaction_with(connection: Connection, runtime_id: str) -> None:
-    """Let a session end with a run that is declared dead before its transaction has ended."""
+def tie_transaction(connection: Connection, runtime_id: str) -> None:
+    """Let the session end when the run's lease is over before this transaction."""
     connection.execute(f"SELECT pg_advisory_xact_lock_shared({_THIS_RUN})", (runtime_id,))
 
 
 def end_sessions(connection: Connection, runtime_ids: Iterable[str]) -> None:
-    """End the sessions of runs that are dead or paused, in a transaction of the bookkeeper.
+    """End other sessions that are tied to these runs, in a transaction of the bookkeeper.
 
     Where this login may not end them, the time limit on idle transactions does.
     """
@@ -40,7 +41,7 @@ def end_sessions(connection: Connection, runtime_ids: Iterable[str]) -> None:
         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND (l.classid::bigint << 32 | l.objid::bigint) IN (
             SELECT {_OF_RUN.format("id")} FROM unnest(%s::text[]) AS run (id))
-        AND a.usename = session_user
+        AND a.usename = session_user AND a.pid <> pg_backend_pid()
         """,  # noqa: S608
         (list(runtime_ids),),
     )

@@ -1,9 +1,12 @@
 """psycopg connections whose limits are in force, directly and behind a pooler in session mode."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Self
 
-from psycopg import AsyncConnection, Connection
+from psycopg import AsyncConnection, Connection, Pipeline
+from psycopg.abc import PQGen
+from psycopg.generators import send
 
 from packhorse.db.engine import DEFAULT_TIMEOUTS
 
@@ -38,6 +41,29 @@ class SessionConnection(Connection[Any]):
             connection.close()
             raise
         return connection
+
+    @contextmanager
+    def pipeline(self) -> Iterator[Pipeline]:
+        """Send the statements of the block together; limits on idle sessions hold behind it."""
+        if self._pipeline is None and not self.closed:
+            self._pipeline = _SyncedPipeline(self)
+        with super().pipeline() as pipeline:
+            yield pipeline
+
+
+class _SyncedPipeline(Pipeline):
+    """A pipeline whose last message is a Sync, at which the server starts to count idle time.
+
+    psycopg sends a Flush behind it, at which the server counts no more, and no limit comes.
+    """
+
+    def _exit_gen(self) -> PQGen[None]:
+        try:
+            self._enqueue_sync()
+            yield from self._communicate_gen()
+        finally:
+            yield from send(self.pgconn)
+            yield from self._fetch_gen(flush=False)
 
 
 class AsyncSessionConnection(AsyncConnection[Any]):

@@ -98,10 +98,11 @@ class JobContext(Protocol):
         """Hold the attempt until the connection's transaction ends. Raises `JobLost`."""
         ...
 
-    def end_with_lease(self, connection: Connection) -> None:
+    def tie_to_lease(self, connection: Connection) -> None:
         """Let the session end, and its locks with it, once another worker may have the job.
 
-        A process that is paused would keep them for as long as it is.
+        A process that is paused would keep them for as long as it is. Use a connection that serves
+        this attempt alone. Raises `JobLost`.
         """
         ...
 

@@ -15,7 +15,7 @@ from psycopg import Connection
 
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
-from packhorse.db.run_sessions import end_transaction_with
+from packhorse.db.run_sessions import tie_transaction
 from packhorse.errors import Transient
 from packhorse.topology.membership import StoreUnavailable
 
@@ -76,7 +76,7 @@ class Token:
         declared dead, which ends the session. Raises `NotLeader`: then roll back.
         """
         try:
-            end_transaction_with(connection, self.runtime_id)
+            tie_transaction(connection, self.runtime_id)
             held = connection.execute(
                 "SELECT FROM topology.duty WHERE name = %s AND holder = %s AND runtime_id = %s "
                 "AND epoch = %s FOR SHARE",

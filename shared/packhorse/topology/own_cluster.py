@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from psycopg import Connection
 
 import packhorse
-from packhorse.db.run_sessions import end_session_with
+from packhorse.db.run_sessions import tie_session
 from packhorse.topology import properties
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.events import EventKind, TopologyEvent
@@ -77,9 +77,13 @@ class OwnCluster:
         view = self.discovery.current_view()
         return None if view is None else first_with(view, leader_task)
 
-    def end_with_us(self, connection: Connection) -> None:
-        """Let a session end when this run of the program is declared dead, with all its locks."""
-        end_session_with(connection, self._election_order.runtime_id)
+    def tie_session(self, connection: Connection) -> None:
+        """Let the session end when this run is declared dead; it is closed when that fails."""
+        try:
+            tie_session(connection, self._election_order.runtime_id)
+        except BaseException:
+            connection.close()
+            raise
 
     def on_change(self, act: Callable[[], None]) -> None:
         """Call `act` whenever there is another view that holds; it must return soon."""

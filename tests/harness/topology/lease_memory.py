@@ -170,12 +170,14 @@ class LeaseMemory:
             self._changed(who)
 
     def _elect(self, gone: list[Row]) -> None:
-        """Let the one with the lowest prefix come first if the leader is gone."""
+        """Let one with a lower prefix than the next come first if the leader is gone."""
         active = self.active
         living = [row for row in active if row.lease_end > self.now()]
         if not (gone and living) or min(row.joined for row in gone) > active[0].joined:
             return
-        chosen = min(living, key=lambda row: (row.properties.get(LEADER_PREFIX, "1"), row.joined))
+        chosen = min(living, key=lambda row: (_prefix(row), row.joined))
+        if _prefix(chosen) >= _prefix(active[0]):
+            return
         leaving = [one.joined for one in self.rows.values() if one.state is _DEACTIVATING]
         if any(active[0].joined <= joined <= chosen.joined for joined in leaving):
             return
@@ -282,3 +284,7 @@ class LeaseMemorySession:
         if self.answers_lost:
             raise StoreUnavailable("the test has lost the answer")
         return done
+
+
+def _prefix(row: Row) -> str:
+    return row.properties.get(LEADER_PREFIX, "1")

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from psycopg import Connection
 
 from packhorse.topology.lease.sql import SqlLeaseStore
-from packhorse.topology.lease.store import ClusterState, Incarnation, LeaseStore, Pulse, Renewal
+from packhorse.topology.lease.store import (
+    ClusterState,
+    Incarnation,
+    InstanceState,
+    LeaseStore,
+    Pulse,
+    Renewal,
+)
 from packhorse.topology.properties import LEADER_PREFIX
 from tests.harness.depth import examples
 from tests.harness.postgres import Databases
@@ -99,11 +106,11 @@ def both(databases: Databases) -> Iterator[Both]:
     both.close()
 
 
-LEADER, NEXT, PREFERRED = (Incarnation(name, "first run") for name in "abc")
+LEADER, NEXT, THIRD = (Incarnation(name, "first run") for name in "abc")
 ELECTION: list[Step] = [
     ("join", LEADER, 0, None),
     ("join", NEXT, 0, None),
-    ("join", PREFERRED, 0, {LEADER_PREFIX: "0"}),
+    ("join", THIRD, 0, {LEADER_PREFIX: "0"}),
     ("leave", LEADER, 0, None),
     ("join", LEADER, 0, None),
     ("leave", NEXT, 0, None),
@@ -111,6 +118,15 @@ ELECTION: list[Step] = [
     ("renew", LEADER, 0, {LEADER_PREFIX: "01"}),
     ("pass", LEADER, 5, None),
     ("retire", LEADER, 0, None),
+]
+SILENT: list[Step] = [
+    *(("join", one, 0, None) for one in (LEADER, NEXT, THIRD)),
+    ("pass", LEADER, 6, None),
+    ("renew", LEADER, 0, None),
+    ("renew", THIRD, 0, None),
+    ("pass", LEADER, 5, None),
+    ("leave", LEADER, 0, None),
+    ("renew", NEXT, 0, None),
 ]
 FIRST, SECOND = Incarnation("a", "first run"), Incarnation("a", "second run")
 
@@ -128,6 +144,17 @@ def test_both_say_the_same(both: Both, steps: list[Step]) -> None:
     for step in steps:
         memory, postgres = both.do(step)
         assert memory == postgres, step
+
+
+def test_a_silent_one_keeps_its_place_when_the_leader_leaves(both: Both) -> None:
+    """No prefix is lower than its own: it may still renew its lease, and then leads."""
+    both.begin()
+    for step in SILENT:
+        memory, postgres = both.do(step)
+        assert memory == postgres, step
+    state = both.sql.look()
+    assert state is not None
+    assert [one.who for one in state.entries if one.state is InstanceState.ACTIVE] == [NEXT, THIRD]
 
 
 @pytest.mark.proof

@@ -122,11 +122,7 @@ def _session(settings: Settings, cluster: OwnCluster | None) -> Connection:
     url = settings.database_url.get_secret_value()
     connection = connect(url, f"publisher-outcomes-{settings.agent}", autocommit=True)
     if cluster is not None:
-        try:
-            cluster.end_with_us(connection)
-        except BaseException:
-            connection.close()
-            raise
+        cluster.tie_session(connection)
     return connection
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
+from psycopg import Connection
+
 from packhorse.blobs.api import BlobStore
 from packhorse.clock import Clock
 from packhorse.db.connect import async_pool
@@ -266,6 +268,13 @@ class _Assembly:
             agent=self.settings.agent,
         )
 
+    def _lock_connection(self) -> Connection:
+        """Connect for the append lock, which ends when this run of the program is declared dead."""
+        connection = lock_connection(self.url, f"publisher-append-lock-{self.settings.agent}")
+        if self.backends.cluster is not None:
+            self.backends.cluster.tie_session(connection)
+        return connection
+
     def _packer(self) -> Packer:
         settings = self.settings
         return Packer(
@@ -274,11 +283,8 @@ class _Assembly:
         )
 
     def _publishing(self) -> Publishing:
-        settings = self.settings
         return Publishing(
-            AppendLock(
-                partial(lock_connection, self.url, f"publisher-append-lock-{settings.agent}")
-            ),
+            AppendLock(self._lock_connection),
             self._packer(),
             self.delivery,
             clock=self.clock,

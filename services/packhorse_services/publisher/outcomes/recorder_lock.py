@@ -32,14 +32,11 @@ class RecorderLock:
             self._connection, self._held = self._open(), False
         if not self._held:
             row = self._connection.execute(
-                "SELECT pg_try_advisory_lock(hashtextextended('packhorse outcomes ' || %s, 0))",
-                (self._agent,),
+                "SELECT set_config('idle_session_timeout', %s, false) "
+                "WHERE pg_try_advisory_lock(hashtextextended('packhorse outcomes ' || %s, 0))",
+                (_IDLE, self._agent),
             ).fetchone()
-            self._held = row is not None and bool(row[0])
-            if self._held:
-                self._connection.execute(
-                    "SELECT set_config('idle_session_timeout', %s, false)", (_IDLE,)
-                )
+            self._held = row is not None
         return self._connection if self._held else None
 
     def leave(self) -> None:

@@ -11,7 +11,7 @@ from psycopg.rows import tuple_row
 
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
-from packhorse.db.run_sessions import end_session_with
+from packhorse.db.run_sessions import tie_session
 from packhorse.jobs.consumer import Outcome, Result
 from packhorse.jobs.job import JobLost, JobProgress
 from packhorse.jobs.work.attempt import RunningAttempt
@@ -77,9 +77,10 @@ class AttemptContext:
         self._running.require_open()
         self._store.hold(connection, self._running)
 
-    def end_with_lease(self, connection: Connection) -> None:
+    def tie_to_lease(self, connection: Connection) -> None:
         """Let the session end when this worker's lease is over."""
-        end_session_with(connection, self._running.claim.runtime_id)
+        self._running.require_open()
+        tie_session(connection, self._running.claim.runtime_id)
 
     @property
     def stop_requested(self) -> bool:

@@ -13,7 +13,7 @@ from psycopg import Connection
 from packhorse.clock import Clock
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
-from packhorse.db.run_sessions import end_transaction_with
+from packhorse.db.run_sessions import tie_transaction
 from packhorse.jobs.sessions import Connect, writing
 from packhorse.jobs.store import leases, rescue
 from packhorse.jobs.store.leases import WorkerRun
@@ -143,7 +143,7 @@ class LeaseHeartbeat(WorkerComponent):
         """
         with self._connect() as connection, connection.pipeline(), connection.transaction():
             act_as(connection, BOOKKEEPER)
-            end_transaction_with(connection, self._run_of_worker.runtime_id)
+            tie_transaction(connection, self._run_of_worker.runtime_id)
             yield connection
 
     def _drop(self) -> None:

@@ -8,7 +8,7 @@ from psycopg import Connection
 
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
-from packhorse.db.run_sessions import end_transaction_with
+from packhorse.db.run_sessions import tie_transaction
 from packhorse.jobs.job import JobState
 from packhorse.jobs.store import claims, finishing, leases, queues
 from packhorse.jobs.store.claims import Claim, Claimed, ClaimRequest
@@ -59,7 +59,7 @@ class WorkerStore:
         It ends with the lease, also where the process is paused.
         """
         act_as(connection, BOOKKEEPER)
-        end_transaction_with(connection, self._run.runtime_id)
+        tie_transaction(connection, self._run.runtime_id)
         connection.execute(_PATIENCE)
         return connection
 

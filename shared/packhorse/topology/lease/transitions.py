@@ -104,7 +104,10 @@ _ELECT = """
             row_number() OVER (ORDER BY joined) AS place,
             coalesce(properties ->> 'packhorse.leader-prefix', %(default)s) COLLATE "C" AS prefix
         FROM topology.instance WHERE state = 'ACTIVE'),
-    chosen AS (SELECT id, joined, place FROM active WHERE lives ORDER BY prefix, joined LIMIT 1),
+    chosen AS (
+        SELECT id, joined, place FROM active
+        WHERE lives AND prefix < (SELECT prefix FROM active WHERE place = 1)
+        ORDER BY prefix, joined LIMIT 1),
     moved AS (
         SELECT active.id, CASE active.id WHEN chosen.id THEN 1 ELSE active.place + 1 END AS place
         FROM active JOIN chosen ON active.place <= chosen.place
@@ -117,10 +120,11 @@ _ELECT = """
 
 
 def elect(connection: Connection, gone: Sequence[int]) -> None:
-    """Let the one with the lowest prefix come first, if the leader is among the places `gone`.
+    """Let a live one with a lower prefix than the next come first, if the leader is in `gone`.
 
-    All others keep their order, so that everybody stays or moves up (ADR 0065). Nobody overtakes an
-    instance that is deactivating, whose turn it still is, nor one that takes a leader task now.
+    `gone` are places. All others keep their order, so that everybody stays or moves up (ADR 0065).
+    Nobody overtakes an instance that is deactivating, whose turn it still is, nor one that takes a
+    leader task now.
     """
     if not gone:
         return
