@@ -32,11 +32,12 @@ class StoredPackage(NamedTuple):
 
 def add(connection: Connection, packages: Sequence[NewStoredPackage]) -> None:
     """Note bodies in the transaction that commits their outbox rows (R21); no offset is known."""
-    connection.cursor().executemany(
-        "INSERT INTO bookkeeping.stored_package (key, package_id, length, sha256) "
-        "VALUES (%s, %s, %s, %s)",
-        packages,
-    )
+    with connection.pipeline():
+        connection.cursor().executemany(
+            "INSERT INTO bookkeeping.stored_package (key, package_id, length, sha256) "
+            "VALUES (%s, %s, %s, %s)",
+            packages,
+        )
 
 
 def keys(connection: Connection) -> Iterator[str]:
@@ -95,9 +96,11 @@ def known(connection: Connection, among: Sequence[str]) -> set[str]:
 
 def place(connection: Connection, offsets: Mapping[str, int]) -> None:
     """Note where the log was seen to have packages, by their keys."""
-    connection.cursor().executemany(
-        "UPDATE bookkeeping.stored_package SET log_offset = %s WHERE key = %s",
-        [(offset, key) for key, offset in offsets.items()],
+    connection.execute(
+        "UPDATE bookkeeping.stored_package AS stored SET log_offset = found.log_offset "
+        "FROM unnest(%s::text[], %s::bigint[]) AS found (key, log_offset) "
+        "WHERE stored.key = found.key",
+        (list(offsets), list(offsets.values())),
     )
 
 

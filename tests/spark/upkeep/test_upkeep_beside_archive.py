@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from packhorse_services.pipeline.storage import compaction, tables
 from packhorse_services.pipeline.storage.delta import prepare, stored
+from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import File
 from packhorse_services.pipeline.storage.table_files import Kept
 from packhorse_services.pipeline.upkeep.task import keep_up, plan
@@ -67,7 +68,7 @@ def test_r3_archive_and_upkeep_at_the_same_time(site: ArchiveSite) -> None:
     assert stored(site.location, tables.BRONZE).transaction_version("packhorse-upkeep")
 
 
-Replace = Callable[[DeltaTable, Sequence[Kept], Sequence[File]], None]
+Replace = Callable[[Location, str, DeltaTable, Sequence[Kept], Sequence[File]], None]
 
 
 def compact_while_archiving(
@@ -103,8 +104,14 @@ def test_what_the_archive_adds_during_a_compaction_stays(
 def test_a_build_whose_commits_overwrite_is_caught(
     site: ArchiveSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def overwrite(held: DeltaTable, gone: Sequence[Kept], added: Sequence[File]) -> None:
-        commit_blindly(site.location, held, gone, [one.action for one in added])
+    def overwrite(
+        location: Location,
+        _table: str,
+        held: DeltaTable,
+        gone: Sequence[Kept],
+        added: Sequence[File],
+    ) -> None:
+        commit_blindly(location, held, gone, [one.action for one in added])
 
     compact_while_archiving(site, monkeypatch, overwrite)
     with pytest.raises(AssertionError):

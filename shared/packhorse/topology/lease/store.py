@@ -102,8 +102,9 @@ class JoinOutcome(enum.Enum):
 class LeaseStore(Protocol):
     """One session with the database, used by one thread; every step may raise `StoreUnavailable`.
 
-    When the leader ends, of those that live the one with the lowest `packhorse.leader-prefix` comes
-    first, and all others keep their order; while a leader lives nobody comes before it.
+    When the leader ends, a live one whose `packhorse.leader-prefix` is lower than that of the next
+    comes first, the lowest of several, and all others keep their order; while a leader lives nobody
+    comes before it.
 
     After `StoreUnavailable` a step may or may not have happened.
     """
