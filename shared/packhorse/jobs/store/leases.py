@@ -10,6 +10,10 @@ from uuid import uuid4
 
 from psycopg import Connection
 
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
+from packhorse.db.run_sessions import tie_transaction
+
 LEASE_S = 30.0
 """How long a lease lasts without renewal."""
 RENEWAL_S = 10.0
@@ -36,6 +40,15 @@ class HeldAttempt:
     number: int
     epoch: int
     stop_requested: bool
+
+
+def act_with(connection: Connection, run: WorkerRun) -> None:
+    """Let a transaction act as the bookkeeper, and end with the lease where its process is paused.
+
+    Called before the other functions.
+    """
+    act_as(connection, BOOKKEEPER)
+    tie_transaction(connection, run.runtime_id)
 
 
 def renew(connection: Connection, run: WorkerRun, lease_s: float = LEASE_S) -> list[HeldAttempt]:

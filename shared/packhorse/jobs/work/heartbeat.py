@@ -11,9 +11,6 @@ import psycopg
 from psycopg import Connection
 
 from packhorse.clock import Clock
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
-from packhorse.db.run_sessions import tie_transaction
 from packhorse.jobs.sessions import Connect, writing
 from packhorse.jobs.store import leases, rescue
 from packhorse.jobs.store.leases import WorkerRun
@@ -137,13 +134,9 @@ class LeaseHeartbeat(WorkerComponent):
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        """Give a transaction whose statements are sent together: an error comes with a later one's.
-
-        It ends with the lease, also where the process is paused.
-        """
+        """Give a transaction whose statements go together: an error comes with a later one's."""
         with self._connect() as connection, connection.pipeline(), connection.transaction():
-            act_as(connection, BOOKKEEPER)
-            tie_transaction(connection, self._run_of_worker.runtime_id)
+            leases.act_with(connection, self._run_of_worker)
             yield connection
 
     def _drop(self) -> None:

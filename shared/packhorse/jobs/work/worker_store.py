@@ -6,9 +6,6 @@ from dataclasses import dataclass, field, replace
 
 from psycopg import Connection
 
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
-from packhorse.db.run_sessions import tie_transaction
 from packhorse.jobs.job import JobState
 from packhorse.jobs.store import claims, finishing, leases, queues
 from packhorse.jobs.store.claims import Claim, Claimed, ClaimRequest
@@ -54,12 +51,8 @@ class WorkerStore:
         self._run, self._running_jobs = run, running_jobs
 
     def begin(self, connection: Connection) -> Connection:
-        """Say whose transaction it is, and for how long it waits for another's.
-
-        It ends with the lease, also where the process is paused.
-        """
-        act_as(connection, BOOKKEEPER)
-        tie_transaction(connection, self._run.runtime_id)
+        """Say whose transaction it is, and for how long it waits for another's."""
+        leases.act_with(connection, self._run)
         connection.execute(_PATIENCE)
         return connection
 
