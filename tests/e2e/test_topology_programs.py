@@ -1,6 +1,7 @@
 """The programs of a site in their clusters: what they announce, and who has which leader task."""
 
 from collections.abc import Iterator
+from typing import LiteralString
 
 import psycopg
 import pytest
@@ -11,6 +12,13 @@ from tests.harness.site import Site, site
 from tests.harness.waiting import eventually
 
 WAIT_S = 180.0
+TIED: LiteralString = """
+    FROM pg_stat_activity JOIN pg_locks AS life USING (pid)
+    JOIN topology.instance AS one ON (life.locktype, life.mode) = ('advisory', 'ShareLock')
+        AND life.classid::bigint << 32 | life.objid::bigint
+            = hashtextextended(one.runtime_id, 7237118983466215795)
+"""
+"""Sessions, and the instances of whose runs they end."""
 TIMES = {"topology_interval_s": 0.4, "topology_timeout_s": 5, "min_event_delay_s": 0.4}
 
 
@@ -99,12 +107,7 @@ def test_the_append_lock_ends_with_the_publisher_that_has_it(running: Site) -> N
     running.distribute_everywhere("/page")
     with psycopg.connect(running.author_url) as connection:
         tied = connection.execute(
-            """
-            SELECT one.id FROM pg_stat_activity JOIN pg_locks AS life USING (pid)
-            JOIN topology.instance AS one ON life.classid::bigint << 32 | life.objid::bigint
-                = hashtextextended(one.runtime_id, 7237118983466215795)
-            WHERE application_name = 'publisher-append-lock-main' AND life.mode = 'ShareLock'
-            """
+            f"SELECT one.id {TIED} WHERE application_name = 'publisher-append-lock-main'"
         ).fetchall()
     assert tied == [("publisher-0",)]
 
@@ -113,14 +116,10 @@ def recorder(url: str) -> tuple[int, str]:
     """Return which session of the database records outcomes, and of which instance it is."""
     with psycopg.connect(url) as connection:
         row = connection.execute(
-            """
-            SELECT pid, one.id FROM pg_stat_activity
-            JOIN pg_locks AS turn USING (pid) JOIN pg_locks AS life USING (pid)
-            JOIN topology.instance AS one ON life.classid::bigint << 32 | life.objid::bigint
-                = hashtextextended(one.runtime_id, 7237118983466215795)
+            f"""
+            SELECT pid, one.id {TIED} JOIN pg_locks AS turn USING (pid)
             WHERE application_name = 'publisher-outcomes-main'
             AND (turn.locktype, turn.mode, turn.granted) = ('advisory', 'ExclusiveLock', true)
-            AND (life.locktype, life.mode) = ('advisory', 'ShareLock')
             """
         ).fetchone()
     return (0, "") if row is None else (int(row[0]), str(row[1]))

@@ -31,13 +31,15 @@ class StoredPackage(NamedTuple):
 
 
 def add(connection: Connection, packages: Sequence[NewStoredPackage]) -> None:
-    """Note bodies in the transaction that commits their outbox rows (R21); no offset is known."""
-    with connection.pipeline():
-        connection.cursor().executemany(
-            "INSERT INTO bookkeeping.stored_package (key, package_id, length, sha256) "
-            "VALUES (%s, %s, %s, %s)",
-            packages,
-        )
+    """Note bodies in the transaction that commits their outbox rows (R21); no offset is known.
+
+    There is at least one.
+    """
+    connection.execute(
+        "INSERT INTO bookkeeping.stored_package (key, package_id, length, sha256) "
+        "SELECT * FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::text[])",
+        [list(column) for column in zip(*packages, strict=True)],
+    )
 
 
 def keys(connection: Connection) -> Iterator[str]:
