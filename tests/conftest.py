@@ -1,6 +1,7 @@
 """The few fixtures that everybody uses."""
 
 import gc
+import logging
 import os
 import re
 from collections.abc import Iterator
@@ -131,6 +132,16 @@ def _text(file: Path) -> str:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling | None:
     """Distribute by file, but for what has something costly in common."""
     return WhatIsStartedOnce(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """Give the root logger its handlers and level back: a program that runs here configures it."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 @pytest.fixture(scope="session")

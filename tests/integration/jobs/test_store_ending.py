@@ -68,8 +68,8 @@ def test_a_job_that_ends_its_process_is_given_up(
         with caplog.at_level(logging.WARNING):
             [rescued] = store.rescue()
     assert rescued.state is store.job(number).state is JobState.GIVEN_UP
-    [record] = [one for one in caplog.records if "was given up" in one.message]
-    assert f"job {number} of free/a was given up after 3 attempts: " in record.message
+    [record] = [one for one in caplog.records if "was given up" in one.getMessage()]
+    assert f"job {number} of free/a was given up after 3 attempts: " in record.getMessage()
     assert (record.job, record.attempts, record.how) == (number, 3, "LOST")  # type: ignore[attr-defined]
 
 

@@ -24,12 +24,10 @@ class Known:
 @pytest.fixture(autouse=True)
 def _restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(audit, "_limit", RefusalLimit())
-    root, log = logging.getLogger(), logging.getLogger(audit.LOGGER)
-    handlers, levels = root.handlers[:], (root.level, log.level)
+    log = logging.getLogger(audit.LOGGER)
+    level = log.level
     yield
-    root.handlers[:] = handlers
-    root.setLevel(levels[0])
-    log.setLevel(levels[1])
+    log.setLevel(level)
 
 
 def lines(capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:

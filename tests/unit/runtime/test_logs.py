@@ -7,8 +7,6 @@ import pytest
 
 from packhorse.runtime import logs, tracing
 
-pytestmark = pytest.mark.usefixtures("restored_logging")
-
 
 def _lines(capfd: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
     captured = capfd.readouterr()

@@ -9,8 +9,6 @@ from packhorse.runtime.plain_text import plain
 from packhorse_services.cli.client import output
 from packhorse_services.cli.client.views import QUEUES, Format
 
-pytestmark = pytest.mark.usefixtures("restored_logging")
-
 EVIL = "a\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202etxt\u2066\u2028\ud800"
 
 
