@@ -35,6 +35,14 @@ class Stack:
         url = getattr(self._running, service)
         return self._program.call(call, **self._asked, url=url, **asked)
 
+    def package_event(self, distribution: str) -> dict[str, Any]:
+        """Return its event; who used the stack before has sent others."""
+        found: dict[str, Any] = {"id": "p0-s0-e0", "data": {}}
+        while found["data"].get("package_id") != distribution:
+            after = {"path": "/events?types=package", "after": found["id"]}
+            [found] = self.ask("publisher", "events", **after, count=1)
+        return found
+
 
 @pytest.fixture
 def stack(up: Up, program: Runner) -> Stack:
@@ -53,10 +61,9 @@ def test_content_is_written_distributed_and_cleared(stack: Stack, root: str) -> 
     sent = stack.ask("publisher", "distribute", path=path, key=root[-8:])
     again = stack.ask("publisher", "distribute", path=path, key=root[-8:])
     assert again == {"id": sent["id"], "repeated": True}
-    events = {"path": "/events?types=package", "after": "p0-s0-e0", "count": 1}
-    [event] = stack.ask("publisher", "events", **events)
+    event = stack.package_event(sent["id"])
     assert (event["kind"], event["gap"]) == ("package", False)
-    assert event["data"]["action"] == "ADD"
+    assert (event["data"]["action"], event["data"]["paths"]) == ("ADD", [path])
     assert set(stack.ask("publisher", "queues")) >= {"sub1", "sub2", "sub3"}
     assert stack.ask("publisher", "errors", subscriber="sub1") == []
     cleared = stack.ask("publisher", "clear", subscriber="sub3", up_to=0)

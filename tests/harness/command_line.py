@@ -132,10 +132,15 @@ def _checked(
     return subprocess.CompletedProcess(arguments, int(code), out, said)
 
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
+"""Those that `packhorse up` takes over."""
+
+
 @contextmanager
 def _own_process() -> Iterator[None]:
     """Let nothing be read, and take back what a command that becomes another has changed."""
-    before, interrupted = dict(os.environ), signal.getsignal(signal.SIGINT)
+    before = dict(os.environ)
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sys, "stdin", io.StringIO())
@@ -144,7 +149,8 @@ def _own_process() -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
-        signal.signal(signal.SIGINT, interrupted)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
