@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from packhorse.clock import Clock, SystemClock
+from packhorse.runtime.outage import Outage
 from packhorse.runtime.threads import Threads
 
 logger = logging.getLogger(__name__)
@@ -24,14 +25,16 @@ class NotReady(Exception):
 
 _LIVE_S, _FAILED_LIVE_S = 1.0, 0.1
 _TIMEOUT_S = 5.0
+_LATE = "no answer in time"
 _WARNING_S = 0.25
 """A probe waits no longer than this for what can't make the process unready."""
 
 
 class Readiness:
-    """Runs the checks, however many ask, once a second, and more often while one of them fails.
+    """Runs the checks, however many ask, once a second, and more often while it is not ready.
 
-    A check that hangs has failed.
+    A check that hangs has failed. The log says when a check begins to fail, now and then meanwhile,
+    and when it works again.
     """
 
     def __init__(
@@ -50,6 +53,8 @@ class Readiness:
         self._threads = Threads("ready")
         self._running: dict[str, asyncio.Future[None]] = {}
         self._results: dict[str, str] = {}
+        self._late: set[str] = set()
+        self._outages: dict[str, Outage] = {}
         self._known_at: float | None = None
         self._refreshing: asyncio.Task[None] | None = None
 
@@ -59,7 +64,8 @@ class Readiness:
 
     async def failures(self) -> dict[str, str]:
         """Return every check's name, with an empty text or the kind of error that it raised."""
-        live_s = _FAILED_LIVE_S if any(self._results.values()) else _LIVE_S
+        unready = any(self._results.get(name) for name in self._checks)
+        live_s = _FAILED_LIVE_S if unready else _LIVE_S
         if self._known_at is None or self._clock.monotonic() - self._known_at >= live_s:
             if self._refreshing is None or self._refreshing.done():
                 self._refreshing = asyncio.create_task(self._refresh())
@@ -85,12 +91,30 @@ class Readiness:
             await asyncio.wait([self._running[name] for name in checks], timeout=timeout_s)
 
     def _result(self, name: str) -> str:
-        task = self._running[name]
+        task, outage = self._running[name], self._outage(name)
         if not task.done():
-            return "no answer in time"
+            self._late.add(name)
+            outage.failed(_LATE)
+            return _LATE
         del self._running[name]
         error = task.exception()
-        if error is None:
-            return ""
-        logger.warning("not ready", extra={"check": name, "error": str(error)})
-        return str(error) if isinstance(error, NotReady) else type(error).__name__
+        if error is not None:
+            self._late.discard(name)
+            outage.failed(str(error) or type(error).__name__)
+            return str(error) if isinstance(error, NotReady) else type(error).__name__
+        if name in self._late:  # the next one shows whether it answers in time again
+            self._late.remove(name)
+        else:
+            outage.ended()
+        return ""
+
+    def _outage(self, name: str) -> Outage:
+        if name not in self._outages:
+            failing = (
+                f"not ready, for the check {name} fails"
+                if name in self._checks
+                else f"the check {name} fails, and the process stays ready"
+            )
+            works = f"the check {name} works again"
+            self._outages[name] = Outage(logger, failing, works, self._clock)
+        return self._outages[name]

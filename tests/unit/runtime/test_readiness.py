@@ -1,9 +1,11 @@
 """Readiness: asked by many, checked once a second, never hung by a check that hangs."""
 
 import asyncio
+import logging
 import threading
 
 import httpx
+import pytest
 
 from packhorse.runtime.readiness import NotReady, Readiness
 from tests.harness.clock import ManualClock
@@ -147,3 +149,88 @@ def test_a_reason_that_anybody_may_be_shown_is_shown() -> None:
 
     answer = call(sample_app(readiness={"content": blocked}), "GET", "/readyz?verbose")
     assert (answer.status_code, answer.json()["checks"]) == (503, {"content": "BLOCKED"})
+
+
+async def ask_for(subject: Readiness, clock: ManualClock, seconds: int) -> None:
+    for _ in range(seconds):
+        await subject.failures()
+        clock.advance(1.0)
+
+
+def test_a_check_that_fails_is_logged_when_it_begins_and_when_it_works_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock, away = ManualClock(), threading.Event()
+
+    def check() -> None:
+        if away.is_set():
+            _fail()
+
+    subject = Readiness({"database": check}, clock, timeout_s=LONG_S)
+
+    async def ask() -> None:
+        await ask_for(subject, clock, 1)
+        away.set()
+        await ask_for(subject, clock, 4)
+        away.clear()
+        await ask_for(subject, clock, 2)
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(ask())
+    assert caplog.messages == [
+        "not ready, for the check database fails: host=db password=secret",
+        "the check database works again, after 4 s",
+    ]
+
+
+def test_a_warning_is_logged_as_what_leaves_the_process_ready(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = ManualClock()
+    subject = Readiness({}, clock, warnings={"journal": _fail}, warning_s=LONG_S)
+    asyncio.run(ask_for(subject, clock, 4))
+    [told] = caplog.messages
+    assert told.startswith("the check journal fails, and the process stays ready: ")
+
+
+def test_a_check_that_hangs_is_logged_until_one_answers_in_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock, answer = ManualClock(), threading.Event()
+    subject = Readiness({"x": lambda: answer.wait() and None}, clock, timeout_s=0.1)
+
+    def is_over() -> bool:
+        return caplog.messages[-1].startswith("the check x works again, after ")
+
+    async def ask() -> None:
+        await ask_for(subject, clock, 2)
+        answer.set()
+        while (await subject.failures())["x"]:
+            clock.advance(0.1)
+        assert not is_over(), "an answer that came late does not end it"
+        while not is_over():
+            clock.advance(1.0)
+            await subject.failures()
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(asyncio.wait_for(ask(), LONG_S))
+    assert caplog.messages[0] == "not ready, for the check x fails: no answer in time"
+
+
+def test_a_warning_does_not_have_the_checks_run_more_often() -> None:
+    clock, calls = ManualClock(), []
+    subject = Readiness(
+        {"x": lambda: calls.append(1)},
+        clock,
+        warnings={"journal": _fail},
+        timeout_s=LONG_S,
+        warning_s=LONG_S,
+    )
+
+    async def ask() -> None:
+        for _ in range(9):
+            await subject.failures()
+            clock.advance(0.1)
+        assert len(calls) == 1
+
+    asyncio.run(ask())
