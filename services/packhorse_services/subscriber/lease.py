@@ -19,6 +19,7 @@ from packhorse.db.engine import Timeouts
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
+from packhorse.runtime.outage import Outage
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +67,12 @@ class Lease(WorkerComponent):
         self._holder = ""
         self._on_held: Callable[[], None] = lambda: None
         self._wake = threading.Event()
+        self._outage = Outage(
+            logger,
+            "the database of the lease can't be used now",
+            "the database of the lease can be used again",
+            self._clock,
+        )
         self._worker = Worker("lease", self._run, wake=self._wake.set)
 
     def epoch(self) -> int | None:
@@ -102,13 +109,14 @@ class Lease(WorkerComponent):
             try:
                 with self._connect(LEASE_SESSIONS + self._instance) as connection:
                     self._keep(connection, stopping)
-            except psycopg.Error:
-                logger.warning("the lease can't be kept, the database is away", exc_info=True)
+            except psycopg.Error as error:
+                self._outage.failed(error)
                 self._clock.wait(self._wake, self._settings.retry_s)
 
     def _keep(self, connection: Connection, stopping: threading.Event) -> None:
         while not stopping.is_set():
             held = self.attempt(connection) is not None
+            self._outage.ended()
             settings = self._settings
             self._clock.wait(self._wake, settings.renewal_s if held else settings.retry_s)
         self._release(connection)

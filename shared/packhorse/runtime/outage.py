@@ -25,6 +25,11 @@ class Outage:
         self._began: float | None = None
         self._pause_s = self._next = self._last = 0.0
 
+    @property
+    def lasts(self) -> bool:
+        """Whether it has failed, and not worked since."""
+        return self._began is not None
+
     def failed(self, reason: object) -> None:
         """Take note of one failure, and warn of it when it is time to."""
         now = self._clock.monotonic()

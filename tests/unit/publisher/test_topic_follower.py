@@ -1,14 +1,16 @@
 """A follower has caught up when every partition was read to its end, and not before."""
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from packhorse.clock import SystemClock
-from packhorse.messaging.api import Outgoing, Reader, Record, TopicSpec
+from packhorse.messaging.api import JournalUnavailable, Outgoing, Reader, Record, TopicSpec
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from packhorse_services.publisher.queues.topic_follower import NotCaughtUp, TopicFollower
+from tests.harness.clock import ManualClock
 from tests.harness.publishing import JournalDouble
 from tests.harness.waiting import eventually
 
@@ -98,3 +100,37 @@ def test_records_that_retention_took_are_not_waited_for(journal: SlowJournal) ->
     finally:
         follower.stop(120)
     assert heard == []
+
+
+class AwayJournal(JournalDouble):
+    """Is away for the first three questions."""
+
+    asked = 0
+
+    def partitions(self, topic: str) -> int:
+        self.asked += 1
+        if self.asked <= 3:
+            raise JournalUnavailable("nobody answers")
+        return self._journal.partitions(topic)
+
+
+def test_a_journal_that_is_away_is_logged_once_and_when_it_is_back(
+    journal: SlowJournal, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, away = ManualClock(), AwayJournal(journal)
+    journal.append("topic", Outgoing(b"a"))
+    follower = TopicFollower(away, "topic", lambda *_: None, clock)
+    with caplog.at_level(logging.INFO):
+        follower.start()
+        try:
+            for asked in range(1, 4):
+                eventually(lambda asked=asked: away.asked == asked, what="the next question")
+                clock.until_waited_on()
+                clock.advance(1)
+            eventually(lambda: is_caught_up(follower), what="the follower to catch up")
+        finally:
+            follower.stop(120)
+    assert caplog.messages == [
+        "the topic topic can't be followed now: nobody answers",
+        "the topic topic is followed again, after 3 s",
+    ]

@@ -13,13 +13,16 @@ def test_a_fault_is_told_of_ever_more_rarely(caplog: pytest.LogCaptureFixture) -
     outage = Outage(logging.getLogger("x"), "nothing works", "all works again", clock)
     with caplog.at_level(logging.INFO):
         outage.ended()
+        assert not outage.lasts
         told = []
         for second in range(100):
             before = len(caplog.records)
             outage.failed(f"reason {second}")
             told += [second] if len(caplog.records) > before else []
             clock.advance(1)
+        assert outage.lasts
         outage.ended()
+        assert not outage.lasts
         outage.ended()
     assert told == [0, 5, 15, 35, 75]
     assert caplog.records[1].getMessage() == "nothing works: reason 5"

@@ -18,6 +18,7 @@ from psycopg import Connection
 from packhorse.errors import PackhorseError
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.metrics import PERIODIC_FAILURES
+from packhorse.runtime.outage import Outage
 from packhorse_services.publisher.outcomes.event_publisher import AnnouncedState, EventPublisher
 from packhorse_services.publisher.outcomes.progress import RecorderProgress, keep_gap
 from packhorse_services.publisher.outcomes.recorder import Recorder
@@ -60,6 +61,12 @@ class OutcomeLoop(WorkerComponent):
         self._hurried = False
         self._notify_at, self._events_failed = 0.0, 0
         self._elsewhere, self._left_to = elsewhere, ""
+        self._outage = Outage(
+            logger, "outcomes can't be kept here", "outcomes are kept here again", self._clock
+        )
+        self._events_outage = Outage(
+            logger, "events can't be published now", "events are published again", self._clock
+        )
         self._worker = Worker("outcomes", self._run, wake=self.kick)
 
     def kick(self, awaited: bool = False) -> None:
@@ -101,10 +108,11 @@ class OutcomeLoop(WorkerComponent):
         try:
             if not self.round():
                 return _RIVALS_POLL_S
+            self._outage.ended()
             if self._events_failed < _EVENTS_TRIES and not self._is_preferred_elsewhere():
                 return 0.0
         except (psycopg.Error, PackhorseError) as error:
-            logger.warning("outcomes can't be kept here", extra={"error": str(error)})
+            self._outage.failed(error)
         except Exception:
             logger.exception("a round of outcomes failed")
             PERIODIC_FAILURES.labels("outcomes").inc()
@@ -159,8 +167,9 @@ class OutcomeLoop(WorkerComponent):
             if self._event_publisher.publish(connection, announced, journal_id):
                 self._wake.set()
             self._events_failed = 0
+            self._events_outage.ended()
         except PackhorseError as error:
-            logger.warning("events can't be published", extra={"error": str(error)})
+            self._events_outage.failed(error)
             self._events_failed += 1
             self._event_publisher.forget()
             self._notify_at = self._clock.monotonic() + _EVENTS_RETRY_S

@@ -20,6 +20,7 @@ from packhorse.messaging.api import Journal
 from packhorse.runtime.changes import ChangeSignal
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.metrics import PUBLISHER_STATUSES_LAG
+from packhorse.runtime.outage import Outage
 from packhorse.wire.messages import SubscriberState
 from packhorse_services.publisher.outcomes import outcome_rows
 from packhorse_services.publisher.outcomes.progress import RecorderProgress, keep_gap, read_cursor
@@ -69,6 +70,12 @@ class StatusWatermark(WorkerComponent):
         self._begun = threading.Event()
         self._news = threading.Event()
         self._counted: tuple[int, float] | None = None
+        self._outage = Outage(
+            logger,
+            "it can't be made certain now what subscribers did",
+            "it is certain again what subscribers did",
+            self._clock,
+        )
         self._worker = Worker("status-watermark", self._run, wake=self._news.set)
         self.changes = ChangeSignal()
 
@@ -112,8 +119,9 @@ class StatusWatermark(WorkerComponent):
                     self._seed()
                     seeded = True
                 self._round(stopping)
+                self._outage.ended()
             except (PackhorseError, psycopg.Error, PoolTimeout) as error:
-                logger.warning("statuses can't be settled", extra={"error": str(error)})
+                self._outage.failed(error)
                 self._clock.wait(stopping, _RETRY_S)
                 continue
             if self._clock.wait(self._news, _IDLE_S):

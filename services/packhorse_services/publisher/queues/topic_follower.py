@@ -1,8 +1,8 @@
 """A thread that hands every record of a small topic to whoever keeps its meaning in memory."""
 
-import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from packhorse.clock import Clock
 from packhorse.errors import PackhorseError, Transient
@@ -15,17 +15,14 @@ from packhorse.messaging.api import (
     Record,
     TopicMissing,
 )
-from packhorse.messaging.reading import Polled
+from packhorse.messaging.reading import Polled, keep_yielding
 from packhorse.runtime.changes import ChangeSignal
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
-
-logger = logging.getLogger(__name__)
 
 Handler = Callable[[Record, bool], None]
 """Takes a record, and whether it is fresh: false for those that were there before we came."""
 
 _POLL_S = 5.0
-_RETRY_S = 1.0
 
 
 class NotCaughtUp(Transient):
@@ -49,23 +46,22 @@ class TopicFollower(WorkerComponent):
             raise NotCaughtUp(f"topic {self._topic} is still being read")
 
     def _run(self, stopping: threading.Event) -> None:
-        while not stopping.is_set():
-            try:
-                ends = self._ends()
-                opened = self._journal.reader(self._topic, dict(self._positions))
-                with self._polled.polling(opened) as reader:
-                    self._read(reader, ends, stopping)
-            except OffsetOutOfRange as error:
-                self._positions[error.partition] = LogEnd.OLDEST
-            except TopicMissing as error:
-                self._positions.clear()
-                self._pause(stopping, error)
-            except PackhorseError as error:
-                self._pause(stopping, error)
+        steps = partial(self._follow, stopping)
+        what = f"the topic {self._topic}"
+        for _ in keep_yielding(stopping, self._clock, what, steps, PackhorseError):
+            pass
 
-    def _pause(self, stopping: threading.Event, error: PackhorseError) -> None:
-        logger.warning("a topic was lost", extra={"topic": self._topic, "error": str(error)})
-        self._clock.wait(stopping, _RETRY_S)
+    def _follow(self, stopping: threading.Event) -> Iterator[None]:
+        try:
+            ends = self._ends()
+            opened = self._journal.reader(self._topic, dict(self._positions))
+            with self._polled.polling(opened) as reader:
+                yield from self._read(reader, ends, stopping)
+        except OffsetOutOfRange as error:
+            self._positions[error.partition] = LogEnd.OLDEST
+        except TopicMissing:
+            self._positions.clear()
+            raise
 
     def _ends(self) -> list[int]:
         """Return where each partition ends now: an empty poll would be no proof of it."""
@@ -74,7 +70,9 @@ class TopicFollower(WorkerComponent):
             for number in range(self._journal.partitions(self._topic))
         ]
 
-    def _read(self, reader: Reader, ends: Sequence[int], stopping: threading.Event) -> None:
+    def _read(
+        self, reader: Reader, ends: Sequence[int], stopping: threading.Event
+    ) -> Iterator[None]:
         while not stopping.is_set():
             if not self._caught_up.is_set() and all(
                 reader.position(number) >= end for number, end in enumerate(ends)
@@ -86,3 +84,4 @@ class TopicFollower(WorkerComponent):
                 self._positions[record.partition] = record.offset + 1
             if records:
                 self.changes.announce()
+            yield

@@ -15,6 +15,7 @@ from packhorse.errors import PackhorseError, Transient
 from packhorse.messaging.api import Journal, OffsetOutOfRange, Reader, Record
 from packhorse.messaging.reading import Polled
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
+from packhorse.runtime.outage import Outage
 from packhorse.wire.command_codec import decode_command
 from packhorse.wire.messages import Command
 from packhorse.wire.record import Undecodable
@@ -82,6 +83,9 @@ class CommandFollower(WorkerComponent):
         self._epoch = -1
         self._wake = threading.Event()
         self._polled = Polled()
+        self._outage = Outage(
+            *(logger, "commands can't be followed now", "commands are followed again"), self._clock
+        )
         self._worker = Worker("commands", self._run, wake=self._end_waits)
 
     @property
@@ -122,8 +126,8 @@ class CommandFollower(WorkerComponent):
                 self._follow(epoch, stopping)
             except OffsetOutOfRange as error:
                 logger.warning("commands have left the log", extra={"error": str(error)})
-            except (PackhorseError, psycopg.Error):
-                logger.warning("the command topic can't be followed now", exc_info=True)
+            except (PackhorseError, psycopg.Error) as error:
+                self._outage.failed(error)
                 self._clock.wait(self._wake, _PAUSE_S)
             finally:
                 self._advance(-1, None)
@@ -141,6 +145,7 @@ class CommandFollower(WorkerComponent):
                     with self._connect() as connection:
                         epoch = self._take(connection, epoch, records)
                 self._advance(epoch, reader.position(partition))
+                self._outage.ended()
 
     def _open(self, connection: Connection, epoch: int, partition: int) -> Reader:
         identity = self._journal.identity(self._topic)

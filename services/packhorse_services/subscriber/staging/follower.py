@@ -2,10 +2,13 @@
 
 import logging
 import threading
+from collections.abc import Iterator
+from functools import partial
 
 from packhorse.clock import Clock, SystemClock
 from packhorse.errors import PackhorseError
 from packhorse.messaging.api import Journal, LogEnd, OffsetOutOfRange, Position, Reader, Record
+from packhorse.messaging.reading import keep_yielding
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.wire.codec import decode_discovery, decode_status
 from packhorse.wire.messages import CommandStatusMessage, DiscoveryMessage
@@ -16,7 +19,6 @@ from packhorse_services.subscriber.staging.staging import Staging
 logger = logging.getLogger(__name__)
 
 _POLL_S = 0.25
-_PAUSE_S = 1.0
 
 
 class StagingFollower(WorkerComponent):
@@ -39,25 +41,23 @@ class StagingFollower(WorkerComponent):
         self._covered = False
         self._heard: DiscoveryMessage | None = None
         self._said_before = 0
-        self._wake = threading.Event()
-        self._worker = Worker("staging", self._run, wake=self._wake.set)
+        self._worker = Worker("staging", self._run)
 
     def _run(self, stopping: threading.Event) -> None:
-        while not stopping.is_set():
-            if not self._staging.wait_until_wanted(_POLL_S):
-                continue  # a standby needs nothing
-            try:
-                self._follow(stopping)
-            except OffsetOutOfRange:
-                self._reading, self._next = 0, LogEnd.OLDEST
-            except PackhorseError as error:
-                logger.warning(
-                    "the subscriber that is waited for can't be followed now",
-                    extra={"error": str(error)},
-                )
-                self._clock.wait(self._wake, _PAUSE_S)
+        steps = partial(self._steps, stopping)
+        what = f"the subscriber {self._staging.golden}, which is waited for,"
+        for _ in keep_yielding(stopping, self._clock, what, steps, PackhorseError):
+            pass
 
-    def _follow(self, stopping: threading.Event) -> None:
+    def _steps(self, stopping: threading.Event) -> Iterator[None]:
+        if not self._staging.wait_until_wanted(_POLL_S):
+            return  # a standby needs nothing
+        try:
+            yield from self._follow(stopping)
+        except OffsetOutOfRange:
+            self._reading, self._next = 0, LogEnd.OLDEST
+
+    def _follow(self, stopping: threading.Event) -> Iterator[None]:
         journal, discovery, status = self._journal, self._topics.discovery, self._topics.status
         if journal.identity(status) != self._identity:
             self._identity = journal.identity(status)
@@ -74,6 +74,7 @@ class StagingFollower(WorkerComponent):
                 if self._hear(announcements):
                     self._end = journal.bounds(status).next
                 self._read(statuses)
+                yield
 
     def _begin(self, statuses: Reader) -> None:
         """Read all statuses again, for a subscription that is new or that was moved."""

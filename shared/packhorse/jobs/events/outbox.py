@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from logging import INFO, WARNING
 
 import orjson
 import psycopg
@@ -24,6 +23,7 @@ from packhorse.jobs.event_store import as_array, as_json, notify
 from packhorse.jobs.events.bus import EventNotStored
 from packhorse.runtime.lifecycle import Worker
 from packhorse.runtime.metrics import EVENTS_STORED
+from packhorse.runtime.outage import Outage
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,10 @@ class Outbox:
         self._most_waiting, self._patience_s = most_waiting, patience_s
         self._clock = clock or SystemClock()
         self._lock, self._letters, self._bytes = threading.Lock(), deque[_Letter](), 0
-        self._wake, self._ended, self._away = threading.Event(), False, False
+        self._wake, self._ended = threading.Event(), False
+        self._outage = Outage(
+            *(logger, "events can't be stored now", "events are stored again"), self._clock
+        )
         self._started = self._stores = False
         self._worker = Worker("events-out", self._run)
 
@@ -138,11 +141,10 @@ class Outbox:
                 with self._connect() as connection:
                     self._empty(connection, stopping)
             except psycopg.Error as error:
-                level = INFO if self._away else WARNING
-                logger.log(level, "events can't be stored now: %s", error)
-                if self._away:  # the first time it may just be a session that has ended
+                again = self._outage.lasts
+                self._outage.failed(error)
+                if again:  # the first time it may just be a session that has ended
                     self._clock.wait(stopping, _RETRY_S)
-                self._away = True
 
     def _empty(self, connection: Connection, stopping: threading.Event) -> None:
         """Store batches; keep the connection for as long as there is something to do."""
@@ -172,7 +174,7 @@ class Outbox:
             )
             batch[0].refused = error
         else:
-            self._away = False
+            self._outage.ended()
             EVENTS_STORED.inc(len(batch))
         self._forget(batch)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from logging import INFO, WARNING
 
 import psycopg
 from psycopg import Connection, sql
@@ -20,6 +19,7 @@ from packhorse.jobs.events.position import EventPosition, InvalidPosition, parse
 from packhorse.jobs.events.reading import EventPage, position_now, read_page
 from packhorse.runtime.lifecycle import Worker
 from packhorse.runtime.metrics import EVENT_GAPS, EVENTS_RECEIVED
+from packhorse.runtime.outage import Outage
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +59,12 @@ class Receiver:
         self._wake, self._ended, self._current = (threading.Event() for _ in range(3))
         self._unstored: set[tuple[int, datetime]] = set()
         self._gap_at = ""
+        self._outage = Outage(
+            logger,
+            "events of other instances can't be read now",
+            "events of other instances are read again",
+            self._clock,
+        )
         self._worker = Worker("events-in", self._run)
 
     def start(self) -> None:
@@ -86,16 +92,13 @@ class Receiver:
         return self._current.wait(timeout)
 
     def _run(self, stopping: threading.Event) -> None:
-        away = False
         while not stopping.is_set():
             try:
                 with self._connect() as connection:
                     connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(BOOKKEEPER)))
                     self._follow(connection, stopping)
             except psycopg.Error as error:
-                again = away and not self._current.is_set()  # nothing was well in between
-                level, away = INFO if again else WARNING, True
-                logger.log(level, "events of other instances can't be read now: %s", error)
+                self._outage.failed(error)
                 self._current.clear()
                 self._clock.wait(self._ended, self._settings.retry_s)
 
@@ -114,6 +117,7 @@ class Receiver:
                 self._unstored.clear()
             if not page.more:
                 self._current.set()
+                self._outage.ended()
                 self._pause()
 
     @property

@@ -20,6 +20,7 @@ from packhorse.jobs.scheduling.store import database_time
 from packhorse.jobs.sessions import Connect
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.metrics import SCHEDULE_FIRE_TIMES, SCHEDULE_LATENESS, report
+from packhorse.runtime.outage import Outage
 from packhorse.topology.leader import NotLeader, Token
 from packhorse.topology.membership import StoreUnavailable
 
@@ -65,7 +66,9 @@ class Scheduler(WorkerComponent):
         self._wake = threading.Event()
         self._worker = Worker("scheduler", self._run, wake=self._wake.set)
         self._unable: dict[str, float] = {}
-        self._troubled = False
+        self._outage = Outage(
+            *(logger, "schedules can't be fired now", "schedules are fired again"), self._clock
+        )
 
     def kick(self) -> None:
         """Look soon: a schedule or the topology has changed."""
@@ -108,14 +111,12 @@ class Scheduler(WorkerComponent):
         try:
             pause = self.fire_due()
         except psycopg.Error as error:
-            log = logger.debug if self._troubled else logger.warning
-            log("schedules can't be fired now: %s", error)
-            self._troubled = True
+            self._outage.failed(error)
             return _AFTER_TROUBLE_S
         except Exception:
             logger.exception("a round of the scheduler failed")
             return _AFTER_TROUBLE_S
-        self._troubled = False
+        self._outage.ended()
         return pause
 
     def _fire_as_leader(self, connection: Connection) -> None:
