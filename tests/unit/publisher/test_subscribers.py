@@ -1,5 +1,7 @@
 """R16: subscribers come and go by themselves."""
 
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 from packhorse.messaging.api import Record
@@ -179,3 +181,29 @@ def test_r16_one_that_was_forgotten_is_known_again_by_a_later_announcement_alone
     subscribers.note(announcement("gone", 3, time_ms=1_001), True)
     subscribers.leave_out({"gone": 1_000})  # as the database says again and again
     assert [one.name for one in subscribers.following()] == ["gone", "other"]
+
+
+class InterruptingClock(ManualClock):
+    """Does something once, in another thread, when it is next asked for the time."""
+
+    meanwhile: Callable[[], None] | None = None
+    thread = threading.Thread()
+
+    def monotonic(self) -> float:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            self.thread = threading.Thread(target=meanwhile)
+            self.thread.start()
+            self.thread.join(0.2)  # it may have to wait until this one has ended
+        return super().monotonic()
+
+
+def test_r16_one_that_announces_itself_while_it_is_forgotten_stays() -> None:
+    clock = InterruptingClock()
+    subscribers = Subscribers(clock, "main")
+    subscribers.note(announcement("a", 1), True)
+    clock.advance(24 * 3600)
+    clock.meanwhile = lambda: subscribers.note(announcement("a", 2), True)
+    subscribers.forget()
+    clock.thread.join()
+    assert [one.subscriptions["main"].offset for one in subscribers.following()] == [2]

@@ -52,7 +52,7 @@ class AnnouncedSubscriber:
 class Subscribers:
     """All subscribers of a day, as far as they follow `agent`.
 
-    Announcements come from one thread, any may read.
+    Safe for threads.
     """
 
     def __init__(self, clock: Clock, agent: str) -> None:
@@ -158,10 +158,11 @@ class Subscribers:
 
     def forget(self) -> None:
         """Remove those that were silent for a day."""
-        for one in list(self._known.values()):
-            if self._age(one) >= FORGOTTEN_S and self._known.get(one.name) is one:
-                del self._known[one.name]
-        PUBLISHER_SUBSCRIBERS.set(len(self._known))
+        with self._lock:
+            self._known = {
+                name: one for name, one in self._known.items() if self._age(one) < FORGOTTEN_S
+            }
+            PUBLISHER_SUBSCRIBERS.set(len(self._known))
 
     def _age(self, subscriber: AnnouncedSubscriber) -> float:
         return self._clock.monotonic() - subscriber.seen_at
