@@ -53,7 +53,10 @@ def prepare(
     with translated("bulk"), author_snapshot(export.database_url) as snapshot:
         sizes = snapshot.sizes(export.deep_path)
         parts = list(cut(sizes, part_nodes=export.part_nodes, part_bytes=export.part_bytes))
-        logger.info("planned", extra={"parts": len(parts), "nodes": sum(p.nodes for p in parts)})
+        logger.info(
+            "the parts of the bulk distribution are planned",
+            extra={"parts": len(parts), "nodes": sum(part.nodes for part in parts)},
+        )
         spark = start_spark()
         context = spark.sparkContext
         meter = Meter(context.accumulator(0), context.accumulator(0))

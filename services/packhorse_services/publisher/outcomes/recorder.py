@@ -84,7 +84,10 @@ def _add_status(
         return
     outcome = _outcome(status, journal_id)
     if not _is_sound(outcome):
-        logger.warning("a status of nobody", extra={"subscriber": outcome.subscriber[:_MAX_NAME]})
+        logger.warning(
+            "a status without a usable subscriber name or offset was skipped",
+            extra={"subscriber": outcome.subscriber[:_MAX_NAME], "offset": outcome.offset},
+        )
         return
     key = key_of(outcome)
     before = reported.outcomes.setdefault(key, outcome)
@@ -193,10 +196,15 @@ class Recorder:
         bounds = self._journal.bounds(self._topics.status)
         if known is None or known.journal_id != identity:
             return TopicCursor(identity, bounds.oldest)
-        if not bounds.oldest <= known.offset <= bounds.next:
-            logger.warning("statuses were lost", extra={"wanted": known.offset})
-            return TopicCursor(identity, bounds.oldest)
-        return known
+        if bounds.oldest <= known.offset <= bounds.next:
+            return known
+        logger.warning(
+            "statuses left the topic before they were recorded"
+            if known.offset < bounds.oldest
+            else "the status topic ends before what was recorded of it; all of it is read again",
+            extra={"wanted": known.offset, "oldest": bounds.oldest, "next": bounds.next},
+        )
+        return TopicCursor(identity, bounds.oldest)
 
     def _read(self, connection: Connection, reader: Reader, end: int) -> None:
         self._move(connection, (), reader.position())

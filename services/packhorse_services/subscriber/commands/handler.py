@@ -117,7 +117,7 @@ class CommandHandler:
             ledger.end(connection, command, CommandState.REJECTED, why)
         ledger.audit(connection, command, detail)
         logger.info(
-            "command",
+            "a command was rejected" if "rejected" in detail else "a command is in force",
             extra={"command_id": command.command_id, "kind": type(command).__name__, **detail},
         )
         return epoch

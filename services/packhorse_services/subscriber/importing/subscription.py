@@ -194,8 +194,8 @@ class Subscription(WorkerComponent):
         pause = min(self._settings.longest_pause_s, 0.25 * 2.0 ** min(self._failures, 20))
         if error is not None:
             logger.warning(
-                "a subscription waits",
-                extra={"agent": self._settings.agent, "error": reason(error)},
+                "a subscription can't go on now, and is tried again",
+                extra={"agent": self._settings.agent, "error": reason(error), "in_s": pause},
             )
             before = self._ctx.report.state.state
             self._ctx.report.troubled(

@@ -134,7 +134,9 @@ def elect(connection: Connection, gone: Sequence[int]) -> None:
             parameters = {"gone": min(gone), "default": DEFAULT_PREFIX}
             connection.execute(_ELECT, parameters)
     except psycopg.errors.LockNotAvailable:
-        logger.info("the next in the order leads: an instance is busy with its place in it")
+        logger.info(
+            "the next in the order leads, preferred or not: the place of an instance is locked"
+        )
 
 
 def deactivate_all(connection: Connection, backlog: Sequence[Backlog]) -> bool:
@@ -167,7 +169,8 @@ def complete_deactivation(
             )
     except psycopg.errors.LockNotAvailable:
         logger.info(
-            "instance left with unfinished leader tasks", extra={"instance": who.instance_id}
+            "an instance that left stays deactivating for now: its leader tasks are locked",
+            extra={"instance": who.instance_id},
         )
         return False
     return True
