@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import psycopg
-from psycopg import Connection, sql
+from psycopg import Connection
 
 from packhorse.clock import Clock, SystemClock
 from packhorse.db.connect import connect
 from packhorse.db.engine import Timeouts
 from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
+from packhorse.db.roles import act_always_as, act_as
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.outage import Outage
 
@@ -257,5 +257,5 @@ class Connections:
 
     def _as_bookkeeper(self, application: str, timeouts: Timeouts) -> Connection:
         connection = connect(self.url, application, timeouts=timeouts, autocommit=True)
-        connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(BOOKKEEPER)))
+        act_always_as(connection, BOOKKEEPER)
         return connection

@@ -2,13 +2,13 @@
 
 from typing import Any, TypeVar
 
-from psycopg import sql
 from psycopg.abc import PQGen
 from psycopg_pool import ConnectionPool
 
 from packhorse.db.connect import IDLE_S
 from packhorse.db.engine import Timeouts, connection_arguments, conninfo
 from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_always_as
 from packhorse.db.session import SessionConnection
 
 PATIENCE_S = 5.0
@@ -40,7 +40,7 @@ def bookkeeper_connection(url: str, application: str) -> PatientConnection:
         conninfo(url), autocommit=True, **_settings(url, application)
     )
     try:
-        connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(BOOKKEEPER)))
+        act_always_as(connection, BOOKKEEPER)
     except BaseException:
         connection.close()
         raise

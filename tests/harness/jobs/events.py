@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from psycopg import Connection, sql
+from psycopg import Connection
 
 from packhorse.db.connect import connect
 from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
+from packhorse.db.roles import act_always_as, act_as
 from packhorse.jobs.event import Event
 from packhorse.jobs.event_store import NewEvent, record
 from packhorse.jobs.events.bus import EventBus
@@ -25,7 +25,7 @@ QUICK = ReceiverSettings(poll_s=0.05, together_s=0.0, retry_s=0.05)
 def bookkeeper(url: str) -> Iterator[Connection]:
     """Give a connection in autocommit mode that acts as the bookkeeper."""
     with connect(url, "tests", autocommit=True) as connection:
-        connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(BOOKKEEPER)))
+        act_always_as(connection, BOOKKEEPER)
         yield connection
 
 

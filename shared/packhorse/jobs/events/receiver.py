@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import psycopg
-from psycopg import Connection, sql
+from psycopg import Connection
 
 from packhorse.clock import Clock, SystemClock
 from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_always_as
 from packhorse.jobs.event import Event
 from packhorse.jobs.events.bus import EventBus
 from packhorse.jobs.events.delivery import GAP
@@ -95,7 +96,7 @@ class Receiver:
         while not stopping.is_set():
             try:
                 with self._connect() as connection:
-                    connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(BOOKKEEPER)))
+                    act_always_as(connection, BOOKKEEPER)
                     self._follow(connection, stopping)
             except psycopg.Error as error:
                 self._outage.failed(error)
