@@ -4,6 +4,7 @@ Queries are SQL text on psycopg: pipeline mode, COPY and array parameters are wh
 need. SQLAlchemy describes the tables, and composes searches on them (`db.composed`).
 """
 
+import random
 from typing import Any
 
 import psycopg
@@ -16,6 +17,7 @@ PATIENCE_S = 10.0
 """How long a borrower waits for a connection of a pool."""
 IDLE_S = 10.0
 """So often a pool gives back a connection that nobody has needed meanwhile."""
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 
 
 def connect(
@@ -25,6 +27,12 @@ def connect(
     return SessionConnection.connect(
         conninfo(url), autocommit=autocommit, **_arguments(url, application, timeouts)
     )
+
+
+def retry_pause_s(failures: int) -> float:
+    """Return how long to wait after so many failures in a row: doubling with each, jittered."""
+    longest = min(_FIRST_PAUSE_S * 2.0 ** min(failures - 1, 10), _LONGEST_PAUSE_S)
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
 
 
 def open_pool(

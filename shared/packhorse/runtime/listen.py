@@ -5,7 +5,6 @@ without one, now and then.
 """
 
 import logging
-import random
 import threading
 from collections.abc import Callable, Iterable
 
@@ -14,7 +13,7 @@ from psycopg import Connection, sql
 
 from packhorse.clock import Clock, SystemClock
 from packhorse.db.bell import Bell
-from packhorse.db.connect import connect
+from packhorse.db.connect import connect, retry_pause_s
 from packhorse.runtime.lifecycle import Worker
 
 logger = logging.getLogger(__name__)
@@ -22,7 +21,6 @@ logger = logging.getLogger(__name__)
 Callback = Callable[[str], None]
 """Gets what the hint says, or "" when any hint may have been missed; must return soon."""
 
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 5.0
 _LOOK_S = 60.0
 
 
@@ -77,7 +75,8 @@ class Listener:
                 if self._listening:
                     logger.warning("no hints for now: %s", error)
             self._listening = False
-            self._clock.wait(self._stopping, self._pause_s())
+            self._failures += 1
+            self._clock.wait(self._stopping, retry_pause_s(self._failures))
         self._bell.close()
 
     def _listen(self, connection: Connection, stopping: threading.Event) -> None:
@@ -91,12 +90,6 @@ class Listener:
             said = {(hint.channel, hint.payload) for hint in connection.notifies(timeout=0)}
             self._call([*((channel, "") for channel in new), *sorted(said)])
             self._bell.wait(_LOOK_S, connection)
-
-    def _pause_s(self) -> float:
-        """Return how long to wait before the next try: doubling with each failure, jittered."""
-        self._failures += 1
-        longest = min(_FIRST_PAUSE_S * 2.0 ** min(self._failures, 10), _LONGEST_PAUSE_S)
-        return longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
 
     def _channels(self) -> list[str]:
         with self._lock:

@@ -1,7 +1,6 @@
 """The worker of a process: claims jobs that it has consumers for, and has them done."""
 
 import logging
-import random
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from dataclasses import dataclass
 import psycopg
 
 from packhorse.clock import SystemClock
+from packhorse.db.connect import retry_pause_s
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.sessions import Connect
 from packhorse.jobs.store.claims import Claimed
@@ -21,11 +21,12 @@ from packhorse.jobs.work.running_jobs import ResultQueue, RunningJobs, Slots
 from packhorse.jobs.work.worker_store import WorkerStore, WriteOutcome
 from packhorse.runtime.lifecycle import Worker
 from packhorse.runtime.metrics import JOBS_ACTIVE, JOBS_LEASE, JOBS_WAITED_SECONDS, report
+from packhorse.runtime.outage import Outage
 from packhorse.runtime.threads import Threads
 
 logger = logging.getLogger(__name__)
 
-_AGAIN_S, _LONGEST_PAUSE_S = 0.2, 5.0
+_AGAIN_S = 0.2
 _MOST_FAILURES = 5
 _MOST_ENDS = 200
 _PASSING = (psycopg.OperationalError, psycopg.InterfaceError)
@@ -93,6 +94,12 @@ class JobWorker:
         self._next_look, self._grace = float("-inf"), 0.0
         self._leave_by: float | None = None
         self._shown: set[str] = set()
+        self._outage = Outage(
+            logger,
+            "jobs can't be claimed or stored now",
+            "jobs are claimed and stored again",
+            self._clock,
+        )
         self._worker = Worker("jobs", self._run)
         consumers.on_change(self.look_around)
 
@@ -151,6 +158,7 @@ class JobWorker:
             written.undo()
             return self._failed(error)
         self._doubt, self._failures = False, 0
+        self._outage.ended()
         self._store.committed(written)
         self._begin(written.claimed)
         self._show()
@@ -224,12 +232,11 @@ class JobWorker:
         self._queue_cache.hint()
         if not isinstance(error, _PASSING) and self._failures > _MOST_FAILURES:
             raise error
-        if self._failures == 1:
-            logger.warning("jobs can't be claimed or stored now: %s", error)
-        longest: float = min(_LONGEST_PAUSE_S, 0.1 * 2**self._failures)
-        if self._leave_by is not None:
-            longest = min(longest, max(0.0, self._leave_by - self._clock.monotonic()))
-        return longest * random.uniform(0.5, 1)  # noqa: S311
+        self._outage.failed(error)
+        pause = retry_pause_s(self._failures)
+        if self._leave_by is None:
+            return pause
+        return min(pause, max(0.0, self._leave_by - self._clock.monotonic()))
 
     def _leave(self) -> None:
         """Give back what is left; the lease is not renewed any more by then."""

@@ -1,6 +1,5 @@
 """One connection to the journal's database, made when it is needed and anew after it broke."""
 
-import random
 import threading
 import time
 from collections import deque
@@ -10,13 +9,12 @@ from functools import partial
 
 import psycopg
 
-from packhorse.db.connect import connect
+from packhorse.db.connect import connect, retry_pause_s
 from packhorse.db.engine import DEFAULT_TIMEOUTS, Timeouts
 from packhorse.db.pool import MOMENT_S, is_alive
 from packhorse.db.prepare import require_sessions
 from packhorse.messaging.api import JournalUnavailable
 
-_LONGEST_PAUSE_S = 5.0
 _MOST, _IDLE_S = 16, 10.0
 _NO_SCHEMA = (
     psycopg.errors.UndefinedTable,
@@ -36,9 +34,8 @@ class SharedSession:
 
     @property
     def pause_s(self) -> float:
-        """How long to wait before the next try: doubling with each failure, jittered."""
-        longest = min(0.05 * 2.0 ** min(self._failures, 10), _LONGEST_PAUSE_S)
-        return longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        """How long to wait before the next try to connect."""
+        return retry_pause_s(self._failures)
 
     @contextmanager
     def use(self) -> Iterator[psycopg.Connection]:
