@@ -117,9 +117,9 @@ def recorder(url: str) -> tuple[int, str]:
     with psycopg.connect(url) as connection:
         row = connection.execute(
             f"""
-            SELECT pid, one.id {TIED} JOIN pg_locks AS turn USING (pid)
+            SELECT pid, one.id {TIED} JOIN pg_locks AS held USING (pid)
             WHERE application_name = 'publisher-outcomes-main'
-            AND (turn.locktype, turn.mode, turn.granted) = ('advisory', 'ExclusiveLock', true)
+            AND (held.locktype, held.mode, held.granted) = ('advisory', 'ExclusiveLock', true)
             """
         ).fetchone()
     return (0, "") if row is None else (int(row[0]), str(row[1]))
@@ -132,14 +132,16 @@ def test_outcomes_go_on_at_another_publisher_when_the_first_is_paused(running: S
     publishers = {"publisher-0": running.publisher, "publisher-1": other}
     eventually(lambda: publishers.keys() <= active(running.author_url).keys(), timeout=WAIT_S)
     first, holder = eventually(
-        lambda: (seen := recorder(running.author_url))[0] and seen, timeout=WAIT_S, what="a turn"
+        lambda: (seen := recorder(running.author_url))[0] and seen,
+        timeout=WAIT_S,
+        what="a recorder",
     )
     publishers[holder].pause()
     try:
         eventually(
             lambda: recorder(running.author_url)[0] not in (0, first),
             timeout=WAIT_S,
-            what="another session has the turn, long before the limit on idle ones",
+            what="another session has the recorder lock, long before the limit on idle ones",
         )
     finally:
         publishers[holder].resume()

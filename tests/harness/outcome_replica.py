@@ -39,7 +39,7 @@ class Replica:
         topics: Topics,
         pool: ConnectionPool[Connection],
         clock: ManualClock,
-        elsewhere: Callable[[], str] = str,
+        preferred: Callable[[], str] = str,
     ) -> None:
         self._journal, self._topics = journal, topics
         self._fuse = Fuse(10**9)
@@ -48,18 +48,18 @@ class Replica:
         self.feed = QueueFeed(journal, topics.package, QueueCache(AGENT), clock=clock)
         self.feed.identity = journal.identity(topics.package)
         queues = Queues(self.feed, self.subscribers, ErrorCounts(), clock)
-        self._turn = RecorderLock(AGENT, lambda: self._connection(url))
+        self._lock = RecorderLock(AGENT, lambda: self._connection(url))
         snapshots = DatabaseSnapshots(pool)
         log = EventAppender(fragile, topics.event, AGENT, snapshots, partial(next_epoch, pool))
         source = PackageSource(journal, topics.package, self.feed.cache)
         self._recorder = Recorder(journal, topics, AGENT, note_status)
         self.outcome_loop = OutcomeLoop(
-            self._turn,
+            self._lock,
             self._recorder,
             EventPublisher(journal, topics, AGENT, packages=source, log=log, clock=clock),
             queues,
             progress=RecorderProgress(),
-            elsewhere=elsewhere,
+            preferred=preferred,
         )
 
     def _connection(self, url: str) -> Connection:
@@ -80,6 +80,6 @@ class Replica:
 
     def die(self) -> None:
         """Let the operating system close what the process had."""
-        self._turn.leave()
+        self._lock.release()
         self._recorder.close()
         self.feed.stop(0)

@@ -165,7 +165,7 @@ class OutcomesMachine(SubscriptionsMachine):
         self.replicas[1].die()
         eventually(
             self.all_is_reported, interval=0.01
-        )  # the server takes a moment to free the turn
+        )  # the server takes a moment to free the recorder lock
         self.check_events()
         assert [event["offset"] for event in self.events()] == self.own()
         expected = {

@@ -1,4 +1,4 @@
-"""Outcomes with several replicas: who can't keep them leaves the turn to who can (R9, R18)."""
+"""Outcomes with several replicas: who can't keep them releases the lock for who can (R9, R18)."""
 
 import asyncio
 import threading
@@ -50,7 +50,7 @@ def test_r18_a_replica_that_cannot_read_statuses_leaves_them_to_another(
     site.run(first)
 
 
-def test_r18_a_replica_that_cannot_publish_events_leaves_the_turn_too(
+def test_r18_a_replica_that_cannot_publish_events_releases_the_lock_too(
     site: Site, database_url: str, tmp_path: Path
 ) -> None:
     refused = threading.Semaphore(0)

@@ -41,11 +41,11 @@ class Watched:
 
 @pytest.fixture
 def connection(database_url: str) -> Iterator[Connection]:
-    turn = RecorderLock(AGENT, partial(connect, database_url, "tests", autocommit=True))
-    connection = turn.take()
+    lock = RecorderLock(AGENT, partial(connect, database_url, "tests", autocommit=True))
+    connection = lock.acquire()
     assert connection is not None
     yield connection
-    turn.leave()
+    lock.release()
 
 
 def test_r18_lookups_of_failed_packages_are_few_and_outside_of_the_transaction(

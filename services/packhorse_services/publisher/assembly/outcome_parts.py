@@ -70,7 +70,7 @@ def outcome_parts(
         _event_publisher(queues, journal, topics, pool),
         queues,
         progress=progress,
-        elsewhere=partial(_elsewhere, leader_task_of(agent), cluster),
+        preferred=partial(_preferred, leader_task_of(agent), cluster),
     )
     watermark = StatusWatermark(
         *(journal, topics.status, pool, queues), progress=progress, wake_recorder=loop.kick
@@ -118,7 +118,7 @@ def _maintenance_tasks(
 
 
 def _session(settings: Settings, cluster: OwnCluster | None) -> Connection:
-    """Connect for a turn, which ends when this run of the program is declared dead."""
+    """Connect for the lock, which ends when this run of the program is declared dead."""
     url = settings.database_url.get_secret_value()
     connection = connect(url, f"publisher-outcomes-{settings.agent}", autocommit=True)
     if cluster is not None:
@@ -126,7 +126,7 @@ def _session(settings: Settings, cluster: OwnCluster | None) -> Connection:
     return connection
 
 
-def _elsewhere(leader_task: str, cluster: OwnCluster | None) -> str:
+def _preferred(leader_task: str, cluster: OwnCluster | None) -> str:
     holder = None if cluster is None else cluster.holder(leader_task)
     return "" if holder is None or holder.is_local else holder.id
 

@@ -46,7 +46,7 @@ class AnnouncedState:
 
 
 class EventPublisher:
-    """Of one publisher agent; used by one thread, whose turn it is."""
+    """Of one publisher agent; used by one thread, of the replica that holds the recorder lock."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """The one replica that keeps an agent's outcomes: statuses, subscribers, events.
 
-The others wait for its turn to end. It leaves the turn, once, to the instance that has the
-leader task by the topology; whoever then gets it keeps it, so that a holder of the leader task that
-fails is replaced.
+It is the replica that holds the recorder lock; the others wait for it. It releases the lock, once,
+for the instance that has the leader task by the topology; whoever then acquires it keeps it, so
+that a holder of the leader task that fails is replaced.
 The order of a round is what makes an event true: first the announcements, then the statuses that
 were sent before them, then the events.
 """
@@ -33,34 +33,35 @@ _IDLE_S = 0.5
 _QUIET_S = 5.0
 """How long there is no round while no status has been seen: a hint may be lost."""
 _RIVALS_POLL_S = 1.0
-_LEFT_S = 3.0 * _RIVALS_POLL_S
-"""For so long a replica that failed leaves the turn alone: a rival that can do it comes first."""
+_RELEASED_S = 3.0 * _RIVALS_POLL_S
+"""For so long a replica that failed does not ask for the lock: a rival that can do it comes first.
+"""
 _EVENTS_RETRY_S = 5.0
 _EVENTS_TRIES = 2
 
 
 class OutcomeLoop(WorkerComponent):
-    """A component; when it ends another replica takes the turn."""
+    """A component; when it ends another replica acquires the lock."""
 
     def __init__(
         self,
-        turn: RecorderLock,
+        lock: RecorderLock,
         recorder: Recorder,
         event_publisher: EventPublisher,
         queues: Queues,
         *,
         progress: RecorderProgress,
-        elsewhere: Callable[[], str] = str,
+        preferred: Callable[[], str] = str,
     ) -> None:
-        """Take `elsewhere` for which other instance the turn is preferred on; "" for none."""
-        self._turn, self._recorder, self._queues = turn, recorder, queues
+        """Take `preferred` for which other instance is to hold the lock; "" for none."""
+        self._lock, self._recorder, self._queues = lock, recorder, queues
         self._event_publisher = event_publisher
         self._progress, self._clock = progress, queues.clock
         self._known_subscribers = KnownSubscriberWriter(queues.agent)
         self._wake, self._news = threading.Event(), threading.Event()
         self._hurried = False
         self._notify_at, self._events_failed = 0.0, 0
-        self._elsewhere, self._left_to = elsewhere, ""
+        self._preferred, self._released_for = preferred, ""
         self._outage = Outage(
             logger, "outcomes can't be kept here", "outcomes are kept here again", self._clock
         )
@@ -93,7 +94,7 @@ class OutcomeLoop(WorkerComponent):
                     self._rest(began)
                     keep_gap(self._clock, began, stopping, hurried=self._hurried)
         finally:
-            self._leave()
+            self._release()
 
     def _rest(self, began: float) -> None:
         """Wait until there may be something to do; statuses of half a second become one round."""
@@ -101,42 +102,42 @@ class OutcomeLoop(WorkerComponent):
         self._clock.wait(self._wake, max(0.0, began + _IDLE_S - self._clock.monotonic()))
 
     def try_round(self) -> float:
-        """Do a round if it is this replica's turn; return the seconds to pause, 0 if it was.
+        """Do a round if this replica holds the lock; return the seconds to pause, 0 if it does.
 
-        Whatever fails may fail in this replica only, so it never keeps the turn.
+        Whatever fails may fail in this replica only, so it never keeps the lock.
         """
         try:
             if not self.round():
                 return _RIVALS_POLL_S
             self._outage.ended()
-            if self._events_failed < _EVENTS_TRIES and not self._is_preferred_elsewhere():
+            if self._events_failed < _EVENTS_TRIES and not self._is_another_preferred():
                 return 0.0
         except (psycopg.Error, PackhorseError) as error:
             self._outage.failed(error)
         except Exception:
             logger.exception("a round of outcomes failed")
             PERIODIC_FAILURES.labels("outcomes").inc()
-        self._leave()
-        return _LEFT_S
+        self._release()
+        return _RELEASED_S
 
-    def _is_preferred_elsewhere(self) -> bool:
-        """Return whether to leave the turn to another replica: each is tried once in a row."""
-        before, self._left_to = self._left_to, self._elsewhere()
-        return self._left_to not in ("", before)
+    def _is_another_preferred(self) -> bool:
+        """Return whether to release the lock for another replica: each is tried once in a row."""
+        before, self._released_for = self._released_for, self._preferred()
+        return self._released_for not in ("", before)
 
-    def _leave(self) -> None:
+    def _release(self) -> None:
         self._events_failed = 0
         self._progress.leave()
         self._recorder.close()
         self._event_publisher.forget()
-        self._turn.leave()
+        self._lock.release()
 
     def round(self) -> bool:
-        """Do a round; false when it is another replica's turn.
+        """Do a round; false when another replica holds the lock.
 
         Raises a `PackhorseError` of the journal, or `psycopg.Error`.
         """
-        connection = self._turn.take()
+        connection = self._lock.acquire()
         if connection is None:
             return False
         journal_id = self._queues.feed.identity  # before the announcements that it judges

@@ -130,7 +130,7 @@ NoteCommand = Callable[[Connection, CommandStatusMessage], bool]
 _CHECK_S = 15.0
 _LOOKUPS = 20
 _LOOKUPS_S = 10.0
-"""Packages of one batch that are looked for in the log; far below the turn's idle limit."""
+"""Packages of one batch that are looked for in the log; far below the idle limit of the session."""
 
 
 class Recorder:

@@ -1,4 +1,4 @@
-"""The right to keep an agent's outcomes: of all replicas, one at a time.
+"""The recorder lock: the one replica that holds it keeps an agent's outcomes.
 
 It is a session lock of Postgres on a connection of its own, over which everything is written. A
 holder that was paused for too long has lost the session, and so can write nothing any more.
@@ -16,15 +16,15 @@ _IDLE = "90s"
 
 
 class RecorderLock:
-    """One replica's try at the right. Used by one thread."""
+    """One replica's side of the lock. Used by one thread."""
 
     def __init__(self, agent: str, open_connection: Callable[[], Connection]) -> None:
         self._agent, self._open = agent, open_connection
         self._connection: Connection | None = None
         self._held = False
 
-    def take(self) -> Connection | None:
-        """Return the connection that holds the right, in autocommit; None when another has it.
+    def acquire(self) -> Connection | None:
+        """Return the connection that holds the lock, in autocommit; None when another does.
 
         Raises `psycopg.Error` when the database is away.
         """
@@ -39,8 +39,8 @@ class RecorderLock:
             self._held = row is not None
         return self._connection if self._held else None
 
-    def leave(self) -> None:
-        """Give the right to another replica."""
+    def release(self) -> None:
+        """Let another replica have it."""
         connection, self._connection, self._held = self._connection, None, False
         if connection is not None:
             connection.close()

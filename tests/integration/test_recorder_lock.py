@@ -1,4 +1,4 @@
-"""The turn of outcomes, which prefers the holder of the leader task."""
+"""The recorder lock, which prefers the holder of the leader task."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -23,20 +23,20 @@ def pool(database_url: str) -> Iterator[ConnectionPool[Connection]]:
 
 
 class Preferred:
-    """Where the topology wants the turn to be."""
+    """Which other replica is to hold the lock, by the topology."""
 
     def __init__(self) -> None:
-        self.elsewhere = ""
+        self.replica = ""
 
     def __call__(self) -> str:
-        return self.elsewhere
+        return self.replica
 
 
 @pytest.fixture
 def replicas(
     database_url: str, pool: ConnectionPool[Connection]
 ) -> Iterator[tuple[Replica, Preferred, Replica]]:
-    """One that is asked where the turn is preferred, and another."""
+    """One that asks which replica is preferred, and another."""
     journal = open_journal("memory://leader-tasks", client_name="tests")
     topics = Topics()
     journal.create_topics(standard_topics(topics))
@@ -49,39 +49,39 @@ def replicas(
     journal.close()
 
 
-def has_turn(replica: Replica) -> bool:
+def holds_lock(replica: Replica) -> bool:
     return replica.outcome_loop.try_round() == 0
 
 
-def gets_turn(replica: Replica) -> bool:
+def acquires_lock(replica: Replica) -> bool:
     """Wait until it does; a session that is closed ends a little later."""
-    return eventually(lambda: has_turn(replica))
+    return eventually(lambda: holds_lock(replica))
 
 
-def test_the_turn_of_outcomes_is_left_to_the_holder_of_the_leader_task(
+def test_the_recorder_lock_is_released_for_the_holder_of_the_leader_task(
     replicas: tuple[Replica, Preferred, Replica],
 ) -> None:
     one, preferred, other = replicas
-    assert has_turn(one)
-    assert not has_turn(other)
-    preferred.elsewhere = "other"
-    assert not has_turn(one), "it leaves the turn after a round"
-    assert gets_turn(other)
-    assert not has_turn(one)
+    assert holds_lock(one)
+    assert not holds_lock(other)
+    preferred.replica = "other"
+    assert not holds_lock(one), "it releases the lock after a round"
+    assert acquires_lock(other)
+    assert not holds_lock(one)
 
 
 def test_a_holder_of_the_leader_task_that_cannot_keep_outcomes_is_replaced_for_good(
     replicas: tuple[Replica, Preferred, Replica],
 ) -> None:
     one, preferred, other = replicas
-    assert has_turn(one)
-    preferred.elsewhere = "other"
-    assert not has_turn(one)
-    assert gets_turn(other)
+    assert holds_lock(one)
+    preferred.replica = "other"
+    assert not holds_lock(one)
+    assert acquires_lock(other)
     other.die()
-    assert gets_turn(one)
-    assert all(has_turn(one) for _ in range(5)), "it does not leave it again and again"
-    preferred.elsewhere = ""
-    assert has_turn(one)
-    preferred.elsewhere = "another"
-    assert not has_turn(one), "whoever comes next gets a try"
+    assert acquires_lock(one)
+    assert all(holds_lock(one) for _ in range(5)), "it does not release it again and again"
+    preferred.replica = ""
+    assert holds_lock(one)
+    preferred.replica = "another"
+    assert not holds_lock(one), "whoever comes next gets a try"
