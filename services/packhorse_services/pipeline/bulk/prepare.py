@@ -51,12 +51,7 @@ def prepare(
     """
     database = jdbc_database(export.database_url)
     with translated("bulk"), author_snapshot(export.database_url) as snapshot:
-        sizes = snapshot.sizes(export.deep_path)
-        parts = list(cut(sizes, part_nodes=export.part_nodes, part_bytes=export.part_bytes))
-        logger.info(
-            "the parts of the bulk distribution are planned",
-            extra={"parts": len(parts), "nodes": sum(part.nodes for part in parts)},
-        )
+        parts = _planned_parts(snapshot, export)
         spark = start_spark()
         context = spark.sparkContext
         meter = Meter(context.accumulator(0), context.accumulator(0))
@@ -66,6 +61,16 @@ def prepare(
         rows = part_rows(packed, export.deep_path, parts, snapshot)
         with _watched(context, export.bulk_id, _checks(snapshot, meter, parts, check)):
             _commit(rows, location.spark_path(tables.bulk_parts(export.bulk_id)))
+
+
+def _planned_parts(snapshot: AuthorSnapshot, export: Export) -> list[PlannedPart]:
+    sizes = snapshot.sizes(export.deep_path)
+    parts = list(cut(sizes, part_nodes=export.part_nodes, part_bytes=export.part_bytes))
+    logger.info(
+        "the parts of the bulk distribution are planned",
+        extra={"parts": len(parts), "nodes": sum(part.nodes for part in parts)},
+    )
+    return parts
 
 
 def _commit(rows: DataFrame, table: str) -> None:

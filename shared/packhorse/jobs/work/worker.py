@@ -26,6 +26,7 @@ from packhorse.runtime.threads import Threads
 
 logger = logging.getLogger(__name__)
 
+_CLAIMING = "jobs can't be claimed or stored now", "jobs are claimed and stored again"
 _AGAIN_S = 0.2
 _MOST_FAILURES = 5
 _MOST_ENDS = 200
@@ -89,17 +90,11 @@ class JobWorker:
         self.heartbeat = LeaseHeartbeat(
             *(connections.lend_for_lease, run, settings, self._clock), on_lease=self._bell.set
         )
-        self._threads = Threads("job")
+        self._threads, self._outage = Threads("job"), Outage(logger, *_CLAIMING, self._clock)
         self._doubt, self._failures = False, 0
         self._next_look, self._grace = float("-inf"), 0.0
         self._leave_by: float | None = None
         self._shown: set[str] = set()
-        self._outage = Outage(
-            logger,
-            "jobs can't be claimed or stored now",
-            "jobs are claimed and stored again",
-            self._clock,
-        )
         self._worker = Worker("jobs", self._run)
         consumers.on_change(self.look_around)
 
