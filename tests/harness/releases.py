@@ -16,8 +16,8 @@ from packhorse_services.publisher.outbox.request import DistributionRequest, Pen
 from packhorse_services.publisher.publish.publishing import Publishing
 from packhorse_services.publisher.queues.queue import UnknownSubscriber
 from packhorse_services.publisher.releases.contents import Moment
-from packhorse_services.publisher.releases.firing import Firing
 from packhorse_services.publisher.releases.planning import Releases, topic_of
+from packhorse_services.publisher.releases.sending import ReleaseSender
 from tests.harness.publishing import (
     AGENT,
     Author,
@@ -83,13 +83,14 @@ class ReleaseStage:
         self,
         job: Mapping[str, Any],
         publishing: Publishing | None = None,
-        heard: Callable[[], None] = lambda: None,
+        check_known: Callable[[], None] = lambda: None,
     ) -> Outcome:
         """Attempt a job; its row stays, as when the attempt's end is lost."""
-        firing = Firing(self.releases, OneReplica(publishing or self.healthy), Roomy(), heard)
+        replica = OneReplica(publishing or self.healthy)
+        sender = ReleaseSender(self.releases, replica, Roomy(), check_known)
         given: Any = SimpleNamespace(properties=job)
         context: Any = SimpleNamespace(stop_requested=False)
-        result = firing(given, context)
+        result = sender(given, context)
         return result if isinstance(result, Outcome) else result.outcome
 
     def dying(self, fuse: Fuse) -> Publishing:

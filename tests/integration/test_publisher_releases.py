@@ -13,8 +13,8 @@ from packhorse.jobs.declaring import Declared
 from packhorse.jobs.host import open_jobs
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.wire.messages import Action
-from packhorse_services.publisher.releases.firing import QUEUE, Firing
 from packhorse_services.publisher.releases.planning import topic_of
+from packhorse_services.publisher.releases.sending import QUEUE, ReleaseSender
 from tests.harness.publisher_service import PublisherService, as_
 from tests.harness.publisher_site import Site
 from tests.harness.publishing import AGENT, page
@@ -33,8 +33,8 @@ def sending(s: PublisherService) -> Iterator[None]:
     """Do the jobs of releases meanwhile, as a publisher in a cluster does."""
     publisher = s.parts.app.state.publisher
     consumers = Consumers()
-    firing = Firing(publisher.releases, publisher.intake, publisher.admission)
-    consumers.add(topic_of(AGENT), firing)
+    sender = ReleaseSender(publisher.releases, publisher.intake, publisher.admission)
+    consumers.add(topic_of(AGENT), sender)
     url = s.author.database_url
     with Lifecycle([open_jobs(url, None, consumers=consumers, declared=Declared([QUEUE]))]):
         yield

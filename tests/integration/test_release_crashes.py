@@ -87,7 +87,7 @@ def test_r35_a_release_for_some_waits_until_the_publisher_has_heard_of_them(
     release, _ = stage.releases.give(replace(request("/p0"), targets=("north",)), "now")
     [job] = stage.jobs()
     with pytest.raises(NotCaughtUp):
-        stage.send(job, heard=unheard)
+        stage.send(job, check_known=unheard)
     waits = stage.releases.find(release.release_id)
     assert (waits.state, waits.reason) == ("SCHEDULED", "the announcements are still being read")
     stage.send(job)

@@ -20,7 +20,7 @@ from packhorse.jobs.scheduling.definition import JobAction, Missed, ScheduleDefi
 from packhorse.jobs.scheduling.timing import Every
 from packhorse.jobs.work.heartbeat import WorkerSettings
 from packhorse.topology.own_cluster import OwnCluster
-from packhorse_services.publisher.releases.firing import QUEUE as RELEASES
+from packhorse_services.publisher.releases.sending import QUEUE as RELEASES
 
 _TOPICS = "packhorse/publisher"
 

@@ -57,8 +57,8 @@ from packhorse_services.publisher.queues.known_subscribers import (
 from packhorse_services.publisher.queues.queue import Queues
 from packhorse_services.publisher.queues.subscribers import Subscribers
 from packhorse_services.publisher.queues.topic_follower import TopicFollower
-from packhorse_services.publisher.releases.firing import Firing
 from packhorse_services.publisher.releases.planning import Releases, topic_of
+from packhorse_services.publisher.releases.sending import ReleaseSender
 from packhorse_services.publisher.settings import Settings
 
 _UPKEEP_S = 15.0
@@ -200,9 +200,9 @@ class _Assembly:
         about = "Forgets idempotency keys, producers, commands and distributions of long ago"
         tidy = MaintenanceTask("tidy", _TIDY_EVERY, about, housekeeping.tidy)
         tasks = (tidy, *self.outcomes.maintenance_tasks)
-        heard = self.announcements.check
-        firing = Firing(self.releases, self.intake, self.admission, heard)
-        sending = ReleaseSending(topic_of(self.settings.agent), firing)
+        check_known = self.announcements.check
+        sender = ReleaseSender(self.releases, self.intake, self.admission, check_known)
+        sending = ReleaseSending(topic_of(self.settings.agent), sender)
         return host_of(self.url, cluster, tasks, self.pool, sending=sending)
 
     def _readiness(self) -> Mapping[str, Callable[[], None]]:

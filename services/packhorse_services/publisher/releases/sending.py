@@ -57,7 +57,7 @@ class Admits(Protocol):
         ...
 
 
-class Firing:
+class ReleaseSender:
     """A consumer of jobs: sends one release."""
 
     def __init__(
@@ -65,14 +65,14 @@ class Firing:
         releases: Releases,
         intake: Submits,
         admission: Admits,
-        heard: Callable[[], None] = lambda: None,
+        check_known: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take what raises a `Transient` until all subscribers that announce themselves are known.
+        """`check_known` raises a `Transient` until all who announce themselves are known.
 
         Before, one that a release is for would seem to be gone.
         """
         self._releases, self._intake = releases, intake
-        self._admission, self._heard = admission, heard
+        self._admission, self._check_known = admission, check_known
 
     def __call__(self, job: Job, context: JobContext) -> Result | Outcome:
         """Send the release that a job names, if it is still to be sent.
@@ -98,7 +98,7 @@ class Firing:
 
     def _send(self, request: DistributionRequest, context: JobContext) -> Accepted:
         if request.targets:
-            self._heard()
+            self._check_known()
         self._admission.check(request)
         future = self._intake.submit(request).future
         while not _is_done(future):
