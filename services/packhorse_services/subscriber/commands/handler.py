@@ -34,14 +34,14 @@ class _Refused(Permanent):
 
 @dataclass(frozen=True, slots=True)
 class PreparedCommand:
-    """What the log says to one command: whose it is, where it ends, where a reset leads.
-
-    `target` is a text when the log has no such place, and None when none is asked for.
-    """
+    """What the log says to one command: whose it is, where it ends, where a reset leads."""
 
     journal_id: str
     end: int
-    target: reset.ResetTarget | str | None = None
+    target: reset.ResetTarget | None = None
+    """Where a reset leads; None for another command, and while the subscription is not stopped."""
+    refusal: str = ""
+    """Why the log has no such place for a reset; empty when it has, or was not asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,11 @@ class CommandHandler:
         """
         identity = self.journal.identity(self.package_topic)
         end = self.journal.bounds(self.package_topic).next
-        return PreparedCommand(identity, end, self._target(connection, command, identity, check))
+        try:
+            target = self._target(connection, command, identity, check)
+        except reset.ResetOutsideLog as error:
+            return PreparedCommand(identity, end, refusal=str(error))
+        return PreparedCommand(identity, end, target)
 
     def apply(
         self,
@@ -83,7 +87,7 @@ class CommandHandler:
         what the database raises: the command is to be read again then.
         """
         with connection.transaction():
-            if isinstance(prepared.target, reset.ResetTarget):
+            if prepared.target is not None:
                 reset.lock_subscriptions(connection)
             if ledger.begin(connection, command):
                 epoch = self._decide(connection, command, epoch, prepared)
@@ -110,7 +114,7 @@ class CommandHandler:
                 elif isinstance(command, RetryCommand):
                     detail = self._retry(connection, command)
                 else:
-                    epoch, detail = self._reset(connection, command, epoch, prepared.target)
+                    epoch, detail = self._reset(connection, command, epoch, prepared)
         except (_Refused, *_UNSTORABLE) as error:
             why = str(error) if isinstance(error, _Refused) else reason(error)
             detail = {"rejected": why}
@@ -181,39 +185,39 @@ class CommandHandler:
         command: Command,
         identity: str,
         check: Callable[[], None],
-    ) -> reset.ResetTarget | str | None:
+    ) -> reset.ResetTarget | None:
         """Read for a reset, outside any transaction, what the subscription needs at its new offset.
 
-        Returns why not, or None for a command that will not need it.
+        Returns None for a command that will not need it. Raises `ResetOutsideLog`, and what the
+        journal raises.
         """
         if not isinstance(command, ResetCommand) or command.publisher_agent not in self.agents:
             return None
         wanted = control.load(connection).get(command.publisher_agent)
         if wanted is None or wanted.desired is not DesiredState.STOP:
             return None
-        try:
-            return reset.target(
-                self.journal,
-                self.package_topic,
-                reset.ResetPoint(command.publisher_agent, identity, command.offset),
-                remember=self.remembers,
-                check=check,
-            )
-        except reset.ResetOutsideLog as error:
-            return str(error)
+        return reset.target(
+            self.journal,
+            self.package_topic,
+            reset.ResetPoint(command.publisher_agent, identity, command.offset),
+            remember=self.remembers,
+            check=check,
+        )
 
     def _reset(
         self,
         connection: Connection,
         command: ResetCommand,
         epoch: int,
-        target: reset.ResetTarget | str | None,
+        prepared: PreparedCommand,
     ) -> tuple[int, dict[str, Any]]:
-        agent = command.publisher_agent
-        if control.lock(connection, agent) is not DesiredState.STOP or target is None:
+        agent, target = command.publisher_agent, prepared.target
+        is_stopped = control.lock(connection, agent) is DesiredState.STOP
+        if is_stopped and prepared.refusal:
+            raise _Refused(prepared.refusal)
+        # Without a target it was not stopped yet when the log was read.
+        if not is_stopped or target is None:
             raise _Refused(f"the subscription of {agent} is not stopped; stop it first")
-        if isinstance(target, str):
-            raise _Refused(target)
         changed = reset.move(connection, epoch + 1, target)
         _forget_snapshot(connection, agent, target.mark.offset)
         ledger.abandon_clears(
