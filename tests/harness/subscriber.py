@@ -84,18 +84,20 @@ class Worker:
     @property
     def context(self) -> SessionContext:
         return SessionContext(
-            Importer(
-                *(self.name, self.blobs, self.roots),
+            importer=Importer(
+                self.name,
+                self.blobs,
+                self.roots,
                 replace(LIMITS, content_bytes=self.content_bytes),
                 PackageMemory(self.remember_h),
                 self.path_filter,
             ),
-            self.attempts,
-            self.clears,
-            self.report,
-            self.clock,
-            self.editable,
-            self.limits,
+            attempts=self.attempts,
+            clears=self.clears,
+            report=self.report,
+            clock=self.clock,
+            editable=self.editable,
+            limits=self.limits,
             gate=self.gate,
             control=self.control,
             imported=self.imported,

@@ -187,18 +187,17 @@ class _Assembly:
         self, reports: list[SubscriptionReport], on_progress: Callable[[], None]
     ) -> SnapshotLoading:
         return SnapshotLoading(
-            self.identity.subscriber,
-            reports,
-            self.journal,
-            self.topics.package,
-            self.blobs,
-            self.lease,
-            self.control,
-            self.settings.import_roots,
-            self.settings.path_filter,
-            self.settings.remember_packages_h > 0,
-            self.staging,
-            on_progress,
+            identity=self.identity,
+            reports=reports,
+            journal=self.journal,
+            topic=self.topics.package,
+            blobs=self.blobs,
+            lease=self.lease,
+            control=self.control,
+            roots=self.settings.import_roots,
+            remembers=self.settings.remember_packages_h > 0,
+            staging=self.staging,
+            on_progress=on_progress,
         )
 
     def _subscription(
@@ -223,20 +222,26 @@ class _Assembly:
             settings.max_retries, settings.backoff_first_s, settings.backoff_longest_s
         )
         return SessionContext(
-            Importer(
-                *(self.identity.subscriber, self.blobs, settings.import_roots),
-                replace(LIMITS, content_bytes=settings.max_package_bytes),
-                self.memory,
-                settings.path_filter,
-            ),
-            Attempts(agent, policy, self.clock),
-            self.clears,
-            report,
-            self.clock,
-            settings.editable,
-            GroupLimits(settings.group_packages, settings.group_bytes),
-            on_progress,
-            self.staging or OpenGate(),
-            self.control,
-            ImportedIds(earlier_in(self.journal, self.topics.package)),
+            importer=self._importer(),
+            attempts=Attempts(agent, policy, self.clock),
+            clears=self.clears,
+            report=report,
+            clock=self.clock,
+            editable=settings.editable,
+            limits=GroupLimits(settings.group_packages, settings.group_bytes),
+            on_progress=on_progress,
+            gate=self.staging or OpenGate(),
+            control=self.control,
+            imported=ImportedIds(earlier_in(self.journal, self.topics.package)),
+        )
+
+    def _importer(self) -> Importer:
+        settings = self.settings
+        return Importer(
+            self.identity.subscriber,
+            self.blobs,
+            settings.import_roots,
+            replace(LIMITS, content_bytes=settings.max_package_bytes),
+            self.memory,
+            settings.path_filter,
         )

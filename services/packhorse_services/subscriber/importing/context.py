@@ -36,7 +36,7 @@ def _nobody(*, awaited: bool = False) -> None:
     """Notify nobody."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionContext:
     """The collaborators and limits that all sessions of one subscription share."""
 

@@ -102,7 +102,9 @@ class Importer:
             if watched:
                 changes += changes_of(connection, [*map(self._taken, row)], self.subscriber)
             apply(
-                *(connection, row, self.blobs),
+                connection,
+                row,
+                self.blobs,
                 roots=self.roots,
                 limits=self.limits,
                 path_filter=self.path_filter,

@@ -130,9 +130,7 @@ class Subscription(WorkerComponent):
         settings, journal = self._settings, self._journal
         stored_filter.store(connection, self._ctx.importer.path_filter, epoch=epoch)
         position = place(
-            *(connection, journal, settings.topic, settings.agent),
-            epoch=epoch,
-            start=settings.start,
+            connection, journal, settings.topic, settings.agent, epoch=epoch, start=settings.start
         )
         self._show(position)
         self._ctx.on_progress()

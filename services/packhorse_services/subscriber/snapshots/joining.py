@@ -18,10 +18,10 @@ from psycopg import Connection
 from packhorse.blobs.api import BlobStore, BlobStoreUnavailable
 from packhorse.errors import PackhorseError, Transient
 from packhorse.messaging.api import Journal
-from packhorse.packages.path_filter import EVERYTHING, PathFilter
 from packhorse.runtime.metrics import SUBSCRIBER_SNAPSHOT_NODES, SUBSCRIBER_SNAPSHOTS
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.wire.messages import DesiredState, SubscriptionState
+from packhorse_services.subscriber.announce.announcer import Identity
 from packhorse_services.subscriber.announce.subscription_report import SubscriptionReport
 from packhorse_services.subscriber.commands import reset
 from packhorse_services.subscriber.commands.control import SubscriptionControl
@@ -86,7 +86,7 @@ class LoadInterrupted(Transient):
     """The worker is to end, or has lost the lease; the load was given up."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class SnapshotLoading:
     """Loads snapshots for all subscriptions of a worker at once, for they share the tree.
 
@@ -94,7 +94,7 @@ class SnapshotLoading:
     taken again only when there is no better one.
     """
 
-    subscriber: str
+    identity: Identity
     reports: Sequence[SubscriptionReport]
     journal: Journal
     topic: str
@@ -102,7 +102,6 @@ class SnapshotLoading:
     lease: Lease
     control: SubscriptionControl
     roots: Sequence[str]
-    path_filter: PathFilter = EVERYTHING
     remembers: bool = False
     """Whether ids of packages are kept, for a journal with repetitions."""
     staging: Staging | None = None
@@ -138,8 +137,11 @@ class SnapshotLoading:
                 )
         golden = self.staging.golden if self.staging else None
         requirement = wanted(
-            *(connection, self.journal, self.topic, agents),
-            subscriber=self.subscriber,
+            connection,
+            self.journal,
+            self.topic,
+            agents,
+            subscriber=self.identity.subscriber,
             wait_for=golden,
         )
         found = choose(self.blobs, self.journal, self.topic, requirement, self._failures)
@@ -165,8 +167,7 @@ class SnapshotLoading:
         logger.info("a snapshot is being loaded", extra=about)
         try:
             with self._showing_progress(snapshot, check) as progress:
-                ids = self._package_ids(snapshot, check)
-                work = Load(self.subscriber, snapshot, self.roots, ids, progress, self.path_filter)
+                work = self._work(snapshot, check, progress)
                 after = load(connection, self.blobs, work, epoch)
         except (Fenced, LoadInterrupted, BlobStoreUnavailable):
             raise
@@ -177,6 +178,15 @@ class SnapshotLoading:
         SUBSCRIBER_SNAPSHOTS.labels("loaded").inc()
         about["seconds"] = round(time.monotonic() - began, 3)
         logger.info("a snapshot was loaded", extra=about)
+
+    def _work(
+        self,
+        snapshot: ContentSnapshot,
+        check: Callable[[], None],
+        progress: Callable[[int], None],
+    ) -> Load:
+        identity, ids = self.identity, self._package_ids(snapshot, check)
+        return Load(identity.subscriber, snapshot, self.roots, ids, progress, identity.path_filter)
 
     def _failed(self, snapshot: ContentSnapshot, error: Exception) -> Gap:
         self._failures[snapshot.id] += 1
@@ -229,7 +239,8 @@ class SnapshotLoading:
         return {
             agent: list(
                 reset.target(
-                    *(self.journal, self.topic),
+                    self.journal,
+                    self.topic,
                     reset.ResetPoint(agent, snapshot.journal_id, snapshot.offset),
                     remember=True,
                     check=check,
