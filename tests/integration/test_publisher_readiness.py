@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from packhorse_services.publisher.assembly import publisher_parts
+from packhorse_services.publisher.assembly import intake_parts
 from packhorse_services.publisher.publish.publishing import JournalPatience
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publishing import page
@@ -14,9 +14,7 @@ from tests.harness.publishing import page
 
 @pytest.fixture
 def service(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PublisherService:
-    monkeypatch.setattr(
-        publisher_parts, "JournalPatience", partial(JournalPatience, reconcile_s=0.1)
-    )
+    monkeypatch.setattr(intake_parts, "JournalPatience", partial(JournalPatience, reconcile_s=0.1))
     service = PublisherService(database_url, tmp_path, outbox_packages=2, outbox_age_s=3600)
     service.author.write(*(page(f"/p{number}") for number in range(3)))
     return service

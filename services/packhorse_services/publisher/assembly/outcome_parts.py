@@ -73,7 +73,7 @@ def outcome_parts(
         preferred=partial(_preferred, leader_task_of(agent), cluster),
     )
     watermark = StatusWatermark(
-        *(journal, topics.status, pool, queues), progress=progress, wake_recorder=loop.kick
+        journal, topics.status, pool, queues, progress=progress, wake_recorder=loop.kick
     )
     queues.feed.on_distrust = watermark.distrust
     keep_failed_s = settings.keep_failed_days * 86_400

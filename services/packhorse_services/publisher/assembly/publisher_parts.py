@@ -1,11 +1,9 @@
-"""Puts a publisher together from its settings: what exports and appends, and what reads."""
+"""Puts a publisher together from its settings."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-
-from psycopg import Connection
 
 from packhorse.blobs.api import BlobStore
 from packhorse.clock import Clock
@@ -13,13 +11,13 @@ from packhorse.db.connect import async_pool
 from packhorse.db.pool import SharedPool, ask
 from packhorse.jobs.host import JobsHost
 from packhorse.messaging.api import Journal, Record
-from packhorse.packages.limits import LIMITS
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.metrics import report
 from packhorse.runtime.periodic import Periodic
 from packhorse.topology.own_cluster import OwnCluster
 from packhorse_services.publisher.assembly.housekeeping import Housekeeping
+from packhorse_services.publisher.assembly.intake_parts import patience_of, request_intake
 from packhorse_services.publisher.assembly.maintenance import (
     MaintenanceTask,
     ReleaseSending,
@@ -34,17 +32,12 @@ from packhorse_services.publisher.distributions.distribution_query import Distri
 from packhorse_services.publisher.http.collaborators import Collaborators
 from packhorse_services.publisher.live.agent_log import event_logs
 from packhorse_services.publisher.live.event_hub import EventHub
-from packhorse_services.publisher.outbox.append_lock import AppendLock, lock_connection
 from packhorse_services.publisher.outbox.journal_appender import JournalAppender
 from packhorse_services.publisher.outbox.producer_registry import ProducerRegistry
 from packhorse_services.publisher.outcomes.error_queue import ErrorQueues
 from packhorse_services.publisher.publish.admission import Admission, QueueLimits
-from packhorse_services.publisher.publish.draft_export import DraftExporter
 from packhorse_services.publisher.publish.dry_run import AT_ONCE, DryRuns
-from packhorse_services.publisher.publish.early_export import EarlyPublishing, early_connection
-from packhorse_services.publisher.publish.packer import Packer
-from packhorse_services.publisher.publish.publishing import JournalPatience, Publishing, check_room
-from packhorse_services.publisher.publish.request_intake import RequestIntake
+from packhorse_services.publisher.publish.publishing import check_room
 from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
 from packhorse_services.publisher.queues.cache.queue_feed import QueueFeed
 from packhorse_services.publisher.queues.error_counts import ErrorCounts
@@ -63,8 +56,6 @@ from packhorse_services.publisher.settings import Settings
 
 _UPKEEP_S = 15.0
 _TIDY_EVERY = timedelta(minutes=5)
-_EARLY_BYTES = 2 * 1024 * 1024
-"""A group that was exported early is written under the lock, so it is kept small."""
 
 
 @dataclass(frozen=True)
@@ -124,8 +115,8 @@ class _Assembly:
             most_producers=settings.producers,
             on_other_log=self.queues.feed.distrust,
         )
-        self.intake = RequestIntake(
-            self._publishing(), self.clock, early=self._early(), of_producers=self._early()
+        self.intake = request_intake(
+            settings, self.delivery, backends.blobs, self.clock, backends.cluster
         )
         self.admission = self._admission()
         self.releases = Releases(self.pool.share(2), settings.agent, self.admission.check_targets)
@@ -209,7 +200,7 @@ class _Assembly:
         share = self.pool.share(1)
         return {
             "database": partial(ask, share),
-            "outbox": partial(check_room, share, self._patience(), self.delivery),
+            "outbox": partial(check_room, share, patience_of(self.settings), self.delivery),
             "exports": self.intake.check,
             "subscribers": self.announcements.check,
             "statuses": self.outcomes.watermark.check,
@@ -222,20 +213,18 @@ class _Assembly:
             "package-topic": self.delivery.check,
         }
 
-    def _patience(self) -> JournalPatience:
-        settings = self.settings
-        return JournalPatience(
-            outbox_packages=settings.outbox_packages, outbox_age_s=settings.outbox_age_s
-        )
-
     def _hear(self, record: Record, fresh: bool) -> None:
         self.queues.subscribers.note(record, fresh)
         self.outcomes.watermark.notify()
 
     def _outcomes(self) -> OutcomeParts:
         return outcome_parts(
-            *(self.settings, self.queues, self.journal, self.topics),
-            *(self.tasks, self.backends.cluster),
+            self.settings,
+            self.queues,
+            self.journal,
+            self.topics,
+            self.tasks,
+            self.backends.cluster,
         )
 
     def _deliveries(self) -> DeliveryStatusQuery:
@@ -259,37 +248,6 @@ class _Assembly:
     def _admission(self) -> Admission:
         limits = QueueLimits(self.settings.queue_packages, self.settings.queue_bytes)
         return Admission(self.queues, limits, self.tasks)
-
-    def _early(self) -> EarlyPublishing:
-        return EarlyPublishing(
-            self._publishing(),
-            DraftExporter(self._packer(), group_bytes=_EARLY_BYTES),
-            partial(early_connection, self.url, f"publisher-early-{self.settings.agent}"),
-            agent=self.settings.agent,
-        )
-
-    def _lock_connection(self) -> Connection:
-        """Connect for the append lock, which ends when this run of the program is declared dead."""
-        connection = lock_connection(self.url, f"publisher-append-lock-{self.settings.agent}")
-        if self.backends.cluster is not None:
-            self.backends.cluster.tie_session(connection)
-        return connection
-
-    def _packer(self) -> Packer:
-        settings = self.settings
-        return Packer(
-            *(self.backends.blobs, settings.agent, settings.instance, self.clock),
-            replace(LIMITS, content_bytes=settings.max_package_bytes),
-        )
-
-    def _publishing(self) -> Publishing:
-        return Publishing(
-            AppendLock(self._lock_connection),
-            self._packer(),
-            self.delivery,
-            clock=self.clock,
-            patience=self._patience(),
-        )
 
 
 def _ask_journal(journal: Journal, topic: str) -> None:
