@@ -50,7 +50,8 @@ def create(
     shallow, below = _split(paths or [], deep=options.deep)
     with context.ensure_object(Connection).publisher() as publisher:
         planned = publisher.create_release(
-            *(name, *shallow),
+            name,
+            *shallow,
             deep=below,
             action=cast(distributing.Action, options.action.value.upper()),
             at=options.at,

@@ -76,8 +76,13 @@ class MemoryJournal:
             offset = partition.bounds.next
             partition.records.append(
                 Record(
-                    *(topic, number, offset, self._now_ms(partition)),
-                    *(record.key, dict(record.headers), record.value),
+                    topic,
+                    number,
+                    offset,
+                    time_ms=self._now_ms(partition),
+                    key=record.key,
+                    headers=dict(record.headers),
+                    value=record.value,
                 )
             )
             self._log.changed.notify_all()

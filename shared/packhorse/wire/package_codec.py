@@ -110,10 +110,8 @@ _ENTRY_FIELDS = attrgetter(
 
 def _read_entry(wire: package_pb2.PackageMessage | package_pb2.PackageEntry) -> PackageEntry:
     package_id, agent, number, paths, deep_paths, *rest, targets = _ENTRY_FIELDS(wire)
-    return PackageEntry(
-        *(package_id, agent, _action(number), tuple(paths), tuple(deep_paths)),
-        *(*rest, tuple(targets) if targets else ()),
-    )
+    rest.append(tuple(targets) if targets else ())
+    return PackageEntry(package_id, agent, _action(number), tuple(paths), tuple(deep_paths), *rest)
 
 
 def _action(number: int) -> Action:

@@ -99,7 +99,8 @@ async def _compared(
     client = parts.compared.client(agent, token.credentials if token else None)
     sides = client.reaching({"content": urls[wanted.other], "subscriber": urls[wanted.subscriber]})
     return await sides.compare(
-        *(path, wanted.subscriber),
+        path,
+        wanted.subscriber,
         other=wanted.other or None,
         after=wanted.after,
         limit=wanted.limit,

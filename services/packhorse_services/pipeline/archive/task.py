@@ -130,7 +130,9 @@ class Archive:
             start.require_not_beyond(extent, expected)
             start.require_same_records(location, journal, held.newest, extent)
         missing = start.sort_holes(
-            *(at.holes(extent, expected), expected, origin.topics.discovery),
+            at.holes(extent, expected),
+            expected,
+            origin.topics.discovery,
             accept=self.choices.accept_gap,
         )
         start.record(location, missing, identities)

@@ -208,7 +208,8 @@ class Expectations:
 
     def _packages(self, subscriber: str, case: Case, version: int, begin: Beginning) -> Packages:
         wanted = PackageSelection(
-            *(case.situation.journal_id, version),
+            case.situation.journal_id,
+            version,
             spans=case.spans(begin),
             numbered_after=dict.fromkeys(case.numbered(begin), begin.numbered_after),
             applied=begin.base.sequences if begin.base else (),
@@ -225,7 +226,9 @@ class Expectations:
         if len(spans) < 2 or spans == case.spans(begin):
             return None
         wanted = PackageSelection(
-            *(case.situation.journal_id, version, spans),
+            case.situation.journal_id,
+            version,
+            spans,
             numbered_after=dict.fromkeys(case.numbered(begin), begin.whole_after),
             absent=[offset for _, offset in case.removed],
             subscriber=subscriber,

@@ -96,8 +96,11 @@ def read_situation(connection: Connection) -> Situation:
     subscriptions = tuple(AuditedSubscription(one.agent, one.offset, one.started) for one in stored)
     journal_id = journals.pop()
     return Situation(
-        *(journal_id, subscriptions, _decided(connection), _joined(connection, journal_id)),
-        PathFilter(*positions.read_filter(connection)),
+        journal_id,
+        subscriptions,
+        decided=_decided(connection),
+        joined=_joined(connection, journal_id),
+        path_filter=PathFilter(*positions.read_filter(connection)),
     )
 
 

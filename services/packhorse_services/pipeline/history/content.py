@@ -156,7 +156,8 @@ def content_at(
     with closing(open_blobs(blobs_url)) as blobs:
         begin = beginning(blobs, target, rules, headers)
     wanted = PackageSelection(
-        *(target.journal_id, target.version),
+        target.journal_id,
+        target.version,
         spans=dict.fromkeys(target.agents, (begin.after, target.offset)),
         numbered_after=dict.fromkeys(target.agents, begin.numbered_after),
         applied=begin.base.sequences if begin.base else (),

@@ -58,7 +58,9 @@ def upkeep(*, options: UpkeepOptions) -> None:
         running_spark(settings, location, "upkeep") as spark,
     ):
         planned = plan(
-            *(spark, location, snapshots),
+            spark,
+            location,
+            snapshots,
             retention_days=options.retention_days,
             measures_days=options.measures_days,
         )

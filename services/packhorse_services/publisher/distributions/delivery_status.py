@@ -234,23 +234,26 @@ class DeliveryStatusQuery:
 
     def _delivery(self, name: str, subscription: _Subscription, offset: int | None) -> DeliveryTo:
         state = subscription.state
+        queued = DeliveryTo(
+            name, DeliveryState.QUEUED, subscription.stale, reason=_why_it_stands(state)
+        )
         if offset is None:
-            return DeliveryTo(
-                name, DeliveryState.QUEUED, subscription.stale, reason=_why_it_stands(state)
-            )
+            return queued
         if state.started_offset >= offset:
             return DeliveryTo(name, DeliveryState.SKIPPED, subscription.stale, reason=_JOINED_LATER)
         if subscription.settled >= offset:
             return DeliveryTo(name, DeliveryState.IMPORTED, subscription.stale)
         if state.offset < offset and _has_failed(state) and self._is_head(state, offset):
             return DeliveryTo(
-                *(name, DeliveryState.RETRYING, subscription.stale),
-                *(state.retries, state.last_error),
-                *(state.next_attempt_ms, state.blocked_since_ms),
+                name,
+                DeliveryState.RETRYING,
+                subscription.stale,
+                attempts=state.retries,
+                reason=state.last_error,
+                next_attempt_ms=state.next_attempt_ms,
+                since_ms=state.blocked_since_ms,
             )
-        return DeliveryTo(
-            name, DeliveryState.QUEUED, subscription.stale, reason=_why_it_stands(state)
-        )
+        return queued
 
     def _is_head(self, subscription: SubscriberState, offset: int) -> bool:
         view = self._queues.feed.cache.view(subscription.offset, 0)
@@ -283,11 +286,8 @@ def _why_it_stands(subscription: SubscriberState) -> str:
     """Return the state of a subscription that imports nothing, and the reason it announced."""
     if subscription.state not in OWN_STATES:
         return ""
-    return (
-        f"{subscription.state.value}: {subscription.last_error}"
-        if subscription.last_error
-        else subscription.state.value
-    )
+    state, error = subscription.state.value, subscription.last_error
+    return f"{state}: {error}" if error else state
 
 
 _STATES = {

@@ -174,7 +174,9 @@ def _read(rows: Sequence[_Stored]) -> list[_Row]:
         _Row(
             (epoch, sequence),
             Distribution(outbox_rows.entry_of(entry), accepted_at, offset),
-            *(len(entry), here, is_last),
+            size=len(entry),
+            in_this_log=here,
+            is_last=is_last,
         )
         for epoch, sequence, entry, accepted_at, offset, here, is_last in rows
     ]

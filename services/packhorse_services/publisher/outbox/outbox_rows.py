@@ -95,10 +95,7 @@ def number(drafts: Sequence[Draft], state: AppendState) -> list[Outbound]:
 
 def _signed(message: PackageMessage, state: AppendState, sequence: int) -> PackageMessage:
     entry = replace(message.entry, producer=state.producer, epoch=state.epoch, sequence=sequence)
-    return PackageMessage(
-        *(entry, message.body, message.publisher_instance),
-        *(message.package_type, message.metadata),
-    )
+    return replace(message, entry=entry)
 
 
 def remember_stored(connection: Connection, drafts: Sequence[Draft]) -> None:

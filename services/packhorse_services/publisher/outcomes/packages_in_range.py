@@ -64,7 +64,7 @@ class PackageSource:
             last = min(last, page.behind)
         return PackageRange(
             [
-                Placed(*(one.offset, one.package_id, one.action), *_content(one))
+                Placed(one.offset, one.package_id, one.action, *_content(one))
                 for one in page.entries
                 if one.offset <= last and one.action is not None
             ],

@@ -186,8 +186,9 @@ class PreparedChecks:
                 )
         return found
 
-    def _remembered(self, *key: *tuple[str, Number]) -> _Since:
-        since = self._since.pop(key, None) or _Since(*key)
+    def _remembered(self, deep_path: str, seen: Number) -> _Since:
+        key = deep_path, seen
+        since = self._since.pop(key, None) or _Since(deep_path, seen)
         self._since[key] = since  # the last one used is the last one dropped
         if len(self._since) > self._snapshots:
             del self._since[next(iter(self._since))]

@@ -88,7 +88,7 @@ class JobWorker:
         self._store = WorkerStore(run, self._running_jobs)
         self._queue_cache = JobQueueCache(consumers, cluster_view, _LAYOUT_POLLS * settings.poll_s)
         self.heartbeat = LeaseHeartbeat(
-            *(connections.lend_for_lease, run, settings, self._clock), on_lease=self._bell.set
+            connections.lend_for_lease, run, settings, self._clock, on_lease=self._bell.set
         )
         self._threads, self._outage = Threads("job"), Outage(logger, *_CLAIMING, self._clock)
         self._doubt, self._failures = False, 0
