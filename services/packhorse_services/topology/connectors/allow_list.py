@@ -63,36 +63,48 @@ class AllowList:
         self, entries: Sequence[str], names: Names | None = None, clock: Clock | None = None
     ) -> None:
         self._names, self._clock = names or SystemNames(), clock or SystemClock()
-        self._networks = [network for entry in entries if (network := _network(entry)) is not None]
-        rest = [entry.lower() for entry in entries if _network(entry) is None]
-        wild = [entry for entry in rest if "*" in entry or "?" in entry]
-        self._anybody = "*" in wild
-        self._address_patterns = [one for one in wild if _ADDRESS_PATTERN.fullmatch(one)]
-        self._name_patterns = [one for one in wild if one not in self._address_patterns]
-        self._plain_names = [one for one in rest if one not in wild]
+        self._anybody = "*" in entries
+        self._networks: list[Network] = []
+        self._address_patterns: list[str] = []
+        self._name_patterns: list[str] = []
+        self._plain_names: list[str] = []
+        for entry in entries:
+            self._sort_in(entry)
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], tuple[float, object]] = {}
+
+    def _sort_in(self, entry: str) -> None:
+        network, text = _network(entry), entry.lower()
+        if network is not None:
+            self._networks.append(network)
+        elif "*" not in text and "?" not in text:
+            self._plain_names.append(text)
+        elif _ADDRESS_PATTERN.fullmatch(text):
+            self._address_patterns.append(text)
+        else:
+            self._name_patterns.append(text)
 
     def allows(self, peer: str) -> bool:
         """Return whether a peer with this address may connect."""
         if self.has_address(peer):
             return True
         address = _address(peer)
-        return address is not None and (
-            any(self._is_called(address, name) for name in self._plain_names)
-            or self._is_called_like(address)
-        )
+        if address is None:
+            return False
+        if any(self._is_called(address, name) for name in self._plain_names):
+            return True
+        return self._is_called_like(address)
 
     def has_address(self, peer: str) -> bool:
         """Return whether it may by its address alone, which waits for nobody."""
+        if self._anybody:
+            return True
         address = _address(peer)
-        return self._anybody or (
-            address is not None
-            and (
-                any(address in network for network in self._networks)
-                or _matches(str(address), self._address_patterns)
-            )
-        )
+        if address is None:
+            return False
+        if any(address in network for network in self._networks):
+            return True
+        return _matches(str(address), self._address_patterns)
 
     def _is_called_like(self, address: Address) -> bool:
         if not self._name_patterns:
