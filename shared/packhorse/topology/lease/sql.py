@@ -215,23 +215,35 @@ def _written(properties: Mapping[str, str]) -> str:
 def _state(rows: Sequence[tuple[Any, ...]]) -> ClusterState:
     """Read the rows of `_LOOK`."""
     cluster_id, seq, now_s = rows[0][:3]
-    found = [(_entry(row), row[9], row[10]) for row in rows if row[3] is not None]
-    active = [one for one in found if one[0].state is InstanceState.ACTIVE]
+    editions, acknowledged_by_all = 0, True
+    entries, inactive = list[InstanceEntry](), list[int]()
+    for _, _, _, instance_id, *instance, edition, acknowledged in rows:
+        if instance_id is None:  # the cluster has no instance
+            continue
+        entry = _entry(instance_id, *instance)
+        if entry.state is InstanceState.INACTIVE:
+            inactive.append(entry.number)
+            continue
+        entries.append(entry)
+        if entry.state is InstanceState.ACTIVE:
+            editions += edition
+            acknowledged_by_all = acknowledged_by_all and acknowledged
     return ClusterState(
-        cluster_id,
-        seq,
-        sum(edition for _, edition, _ in active),
-        now_s,
-        all(acknowledged for _, _, acknowledged in active),
-        tuple(entry for entry, _, _ in found if entry.state is not InstanceState.INACTIVE),
-        tuple(
-            sorted(entry.number for entry, _, _ in found if entry.state is InstanceState.INACTIVE)
-        ),
+        cluster_id=cluster_id,
+        seq=seq,
+        editions=editions,
+        now_s=now_s,
+        acknowledged_by_all=acknowledged_by_all,
+        entries=tuple(entries),
+        inactive=tuple(sorted(inactive)),
     )
 
 
-def _entry(row: tuple[Any, ...]) -> InstanceEntry:
+def _entry(
+    instance_id: str, runtime_id: str, number: int, joined: int, state: str, properties: object
+) -> InstanceEntry:
     """Read one instance; what isn't a text is no property."""
-    properties = row[8] if isinstance(row[8], dict) else {}
-    texts = {name: value for name, value in properties.items() if isinstance(value, str)}
-    return InstanceEntry(Incarnation(row[3], row[4]), row[5], row[6], InstanceState(row[7]), texts)
+    given = properties if isinstance(properties, dict) else {}
+    texts = {name: value for name, value in given.items() if isinstance(value, str)}
+    me = Incarnation(instance_id, runtime_id)
+    return InstanceEntry(me, number, joined, InstanceState(state), texts)
