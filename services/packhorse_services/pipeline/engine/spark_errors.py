@@ -156,22 +156,27 @@ def meaning(said: str, task: str) -> PackhorseError:
 
 def _own_error(module: str, name: str, text: str) -> PackhorseError:
     """Return the error that was raised elsewhere, or its kind where it needs more than a text."""
-    text = text.strip()
-    try:
-        kind = getattr(importlib.import_module(module), name, None)
-    except ImportError:  # the name came out of a text; nothing says that it is one
-        kind = None
-    if module == errors.__name__ and isinstance(kind, type) and issubclass(kind, PackhorseError):
+    kind, text = _kind(module, name), text.strip()
+    if module == errors.__name__ and issubclass(kind, PackhorseError):
         return kind(text)
-    if isinstance(kind, type) and issubclass(kind, JournalUnavailable):
+    if issubclass(kind, JournalUnavailable):
         return unusable(journal_away(text), text)
     if kind is TopicMissing:
         return TopicMissing(text)
-    if isinstance(kind, type) and issubclass(kind, Transient):
+    if issubclass(kind, Transient):
         return TaskFailed(text)
-    if isinstance(kind, type) and issubclass(kind, Permanent):
+    if issubclass(kind, Permanent):
         return TaskRefused(text)
     return TaskFailed(f"{name}: {text}")
+
+
+def _kind(module: str, name: str) -> type:
+    """Return the class of this name; `object` where there is none, for it came out of a text."""
+    try:
+        kind = getattr(importlib.import_module(module), name, None)
+    except ImportError:
+        return object
+    return kind if isinstance(kind, type) else object
 
 
 def _gist(said: str) -> str:
