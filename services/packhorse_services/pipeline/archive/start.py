@@ -170,13 +170,7 @@ def require_same_records(
     `newest` is the place behind bronze's records, `extent` what the journal holds. A record that
     the journal has forgotten can't be compared, and is passed over.
     """
-    known = {
-        (topic, number): following - 1
-        for topic, partitions in newest.items()
-        for number, following in partitions.items()
-        if (bounds := extent.get(topic, {}).get(number))
-        and bounds.oldest < following <= bounds.next
-    }
+    known = dict(_last_of_both(newest, extent))
     for one in _archived(location, known):
         found = journal.read_at(one.topic, one.offset, one.partition)
         if found is None:  # forgotten meanwhile
@@ -188,6 +182,15 @@ def require_same_records(
                 "one that was archived: the journal was restored from a backup and has grown "
                 "since; archive it with another PACKHORSE_TABLES_URL"
             )
+
+
+def _last_of_both(newest: Places, extent: Extent) -> Iterator[tuple[tuple[str, int], int]]:
+    """Yield by partition the offset of bronze's last record, where the journal holds it too."""
+    for topic, partitions in newest.items():
+        for number, following in partitions.items():
+            bounds = extent.get(topic, {}).get(number)
+            if bounds is not None and bounds.oldest < following <= bounds.next:
+                yield (topic, number), following - 1
 
 
 def _archived(location: Location, known: Mapping[tuple[str, int], int]) -> Iterator[Archived]:
