@@ -32,21 +32,28 @@ def record_changes(
 
     Every instance gets the events. Raises what `record` and `add_jobs` raise.
     """
-    events, jobs = list[NewEvent](), list[NewJob]()
     of_all = [root for watch in watches if not watch.types for root in watch.roots]
-    for part in _parts(_below(changes, of_all)):
-        events.append(NewEvent(part.topic, _APPLICATION, part.properties))
     typed = _of_types(connection, [watch for watch in watches if watch.types], changes)
+    events = _events(_below(changes, of_all))
+    jobs = list[NewJob]()
     for watch in watches:
-        seen = typed[watch.name] if watch.types else _below(changes, watch.roots)
-        for part in _parts(seen):
-            if watch.types:
-                events.append(NewEvent(part.topic, _APPLICATION, part.properties))
-            if watch.job_topic is not None:
-                properties = {**part.properties, "change": str(part.kind)}
-                jobs.append(NewJob(watch.job_topic, properties))
+        if watch.types:
+            events += _events(typed[watch.name])
+        if watch.job_topic is not None:
+            seen = typed[watch.name] if watch.types else _below(changes, watch.roots)
+            jobs += _jobs(watch.job_topic, seen)
     record(connection, events)
     add_jobs(connection, "", jobs)
+
+
+def _events(changes: Iterable[ContentChange]) -> list[NewEvent]:
+    return [NewEvent(part.topic, _APPLICATION, part.properties) for part in _parts(changes)]
+
+
+def _jobs(topic: str, changes: Iterable[ContentChange]) -> list[NewJob]:
+    return [
+        NewJob(topic, {**part.properties, "change": str(part.kind)}) for part in _parts(changes)
+    ]
 
 
 def _of_types(
@@ -68,14 +75,14 @@ def _of_types(
             one.name: tree.with_types(connection, tops[one.name], one.types) for one in watches
         }
         act_as(connection, BOOKKEEPER)
-    return {
-        watch.name: [
-            replace(one, source={**one.source, "watch": watch.name})
-            for change in seen[watch.name]
-            for one in [change.of_types(watch.types, now, found.get(watch.name, ()))]
+    result = dict[str, list[ContentChange]]()
+    for watch in watches:
+        with_type = found.get(watch.name, ())
+        taken = [change.of_types(watch.types, now, with_type) for change in seen[watch.name]]
+        result[watch.name] = [
+            replace(one, source={**one.source, "watch": watch.name}) for one in taken
         ]
-        for watch in watches
-    }
+    return result
 
 
 def record_watched(
