@@ -73,14 +73,13 @@ class ContentChange:
         if self.kind is ChangeKind.REMOVED:
             return self
         changed = self.kind is ChangeKind.CHANGED
-        was = {path: self.before.get(path) if changed else "" for path in self.paths}
+
+        def may_have_had_it(path: str) -> bool:
+            return changed and (path not in self.before or self.before[path] in types)
+
         return replace(
             self,
-            paths=[
-                path
-                for path in self.paths
-                if was[path] is None or was[path] in types or now.get(path) in types
-            ],
+            paths=[path for path in self.paths if now.get(path) in types or may_have_had_it(path)],
             deep_paths=[path for path in self.deep_paths if changed or path in tops],
         )
 
