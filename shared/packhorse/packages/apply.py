@@ -194,14 +194,19 @@ class PendingChanges:
             nodes = iter(nodes)
             first = next(nodes, None)
             nodes = chain([first] if first else [], nodes)
-            if part.is_whole and (part.top == ROOT or (first and first.path == part.top)):
-                for below in [path for path in self._written if is_within(path, part.top)]:
-                    del self._written[below]
-            elif any(part.holds(path) for path in self._holders):
-                self.flush()
+            self._make_way(part, first)
         self._removed[part] = None
         for node in nodes:
             self.put(node)
+
+    def _make_way(self, part: SubtreePart, first: Node | None) -> None:
+        """Drop the writes in a part that is to begin with `first`, or make them where needed."""
+        writes_top = part.top == ROOT or (first is not None and first.path == part.top)
+        if part.is_whole and writes_top:
+            for below in [path for path in self._written if is_within(path, part.top)]:
+                del self._written[below]
+        elif any(part.holds(path) for path in self._holders):
+            self.flush()
 
     def stream(self, part: SubtreePart, nodes: Iterable[Node]) -> None:
         """Do the same at once and in constant memory."""
