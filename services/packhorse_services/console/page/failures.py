@@ -13,7 +13,7 @@ from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import PageAddress
 from packhorse_services.console.frame.visit import PageVisit, Visit
-from packhorse_services.console.upstream import each
+from packhorse_services.console.upstream import Answered, each
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
@@ -130,12 +130,7 @@ async def gathered(visit: Visit, requested: FailureFilter) -> Failures:
     """Return the entries that a filter means, of all error queues that the visitor may see."""
     agents = [one for one in visit.agents if requested.agent in ("", one)]
     answers = await each(agents, lambda agent: visit.publisher(agent).queues())
-    queues = [
-        (answer.name, str(queue["subscriber"]))
-        for answer in answers
-        for queue in answer.value or ()
-        if queue["errors"] and requested.subscriber in ("", queue["subscriber"])
-    ]
+    queues = _with_errors(answers, requested.subscriber)
     names = {str(number): queue for number, queue in enumerate(queues[:_MOST_QUEUES])}
 
     async def ask(number: str) -> list[Document]:
@@ -143,16 +138,24 @@ async def gathered(visit: Visit, requested: FailureFilter) -> Failures:
         return await visit.publisher(agent).errors(subscriber, limit=MOST)
 
     found = await each([*names], ask)
+    entries = [Failure(*names[one.name], entry) for one in found for entry in one.value or ()]
     return Failures(
-        [
-            Failure(*names[one.name], entry)
-            for one in found
-            for entry in one.value or ()
-            if requested.takes(entry["reason"])
-        ],
+        [one for one in entries if requested.takes(one.entry["reason"])],
         more=len(queues) > _MOST_QUEUES or any(len(one.value or ()) == MOST for one in found),
         wrong=[one.error for one in (*answers, *found) if one.error],
     )
+
+
+def _with_errors(
+    answers: Sequence[Answered[list[Document]]], subscriber: str
+) -> list[tuple[str, str]]:
+    """Return agent and subscriber of the error queues that hold anything; empty: of everybody."""
+    return [
+        (answer.name, str(queue["subscriber"]))
+        for answer in answers
+        for queue in answer.value or ()
+        if queue["errors"] and subscriber in ("", queue["subscriber"])
+    ]
 
 
 def _same(visit: Visit, found: Failures) -> list[Same]:
