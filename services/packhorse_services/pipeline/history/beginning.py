@@ -117,7 +117,7 @@ def _base(
             base.journal_id == target.journal_id
             and unknown <= base.offset <= last
             and serves(base, _of_base(base, target, added), begun)
-            and (base.subscriber or base.offset < min(named, default=base.offset + 1))
+            and (base.subscriber or all(base.offset < offset for offset in named))
             and leaves_out(base, rules.subscriber, _absent(base, rules.left_out, added), start)
             and suits_added(base, added, begun, unknown=unknown, start=start)
             and headers.has(base)
