@@ -118,7 +118,9 @@ async def _commands(visit: Visit, agent: str, place: ActPlace | None) -> ReadAct
 
 async def _sent(visit: Visit, agent: str, requested: ActFilter, place: ActPlace | None) -> ReadActs:
     between, client = requested.between(), visit.publisher(agent)
-    acts, cursor, taken = list[tuple[Act, str]](), place.sent if place else "", 0
+    acts: list[tuple[Act, str]] = []
+    cursor = place.sent if place else ""
+    taken = 0
     for _ in range(_MOST_PAGES):
         user = given(user=requested.who or None, cursor=cursor or None)
         page = await client.get(with_query("/distributions", limit=100, **user))
