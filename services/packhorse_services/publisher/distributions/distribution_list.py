@@ -56,17 +56,18 @@ class DistributionFilter:
 
     def wants(self, found: Distribution, state: DistributionState) -> bool:
         """Return whether a distribution in `state` is one of them."""
-        entry, prefix = found.entry, self.path_prefix
+        entry = found.entry
         return (
             self.action in (None, entry.action)
             and self.user in (None, entry.user)
             and self.state in (None, state)
-            and (
-                prefix is None
-                or any(is_within(path, prefix) for path in (*entry.paths, *entry.deep_paths))
-            )
+            and (self.path_prefix is None or _is_below(entry, self.path_prefix))
             and (self.node is None or _has(entry, self.node))
         )
+
+
+def _is_below(entry: PackageEntry, prefix: str) -> bool:
+    return any(is_within(path, prefix) for path in (*entry.paths, *entry.deep_paths))
 
 
 def _has(entry: PackageEntry, node: str) -> bool:
