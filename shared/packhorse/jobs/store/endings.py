@@ -117,15 +117,16 @@ def decide(
     result = _result(held, how)
     waits = result is JobState.QUEUED and how in (How.FAILED, How.TIMED_OUT)
     counted = how not in (How.RELEASED, How.UNBEGUN)
+    is_remembered = how not in (How.OK, How.UNBEGUN) and not held.again
     return EndDecision(
         held=held,
         how=how,
         message=message,
         result=result,
         delay_s=wanted_s if waits and not held.again else 0.0,
-        attempts=0 if held.again else held.attempts - (not counted),
+        attempts=0 if held.again else held.attempts - (0 if counted else 1),
         retry=how is not How.OK and (held.retry or how is not How.UNBEGUN),
-        past=None if how in (How.OK, How.UNBEGUN) or held.again else _past(held, how, message),
+        past=_past(held, how, message) if is_remembered else None,
     )
 
 
