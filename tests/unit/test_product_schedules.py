@@ -9,11 +9,11 @@ import pytest
 
 from packhorse.blobs.open import open_blobs
 from packhorse.clock import SystemClock
+from packhorse.db.transactions import Connect
 from packhorse.jobs import host
 from packhorse.jobs.declaring import Declarations, Declared
 from packhorse.jobs.scheduling.definition import ScheduleDefinition
 from packhorse.jobs.scheduling.timing import Every
-from packhorse.jobs.sessions import Connect
 from packhorse.messaging.open import open_journal
 from packhorse.runtime.auth import Authenticator
 from packhorse.topology.open import TopologySettings

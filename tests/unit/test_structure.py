@@ -24,7 +24,7 @@ SCHEMA_NAMES = {  # names, never fetched
     *("purl.org", "ns.adobe.com", "iptc.org"),
 }
 RESERVED_HOST = re.compile(r"(^|\.)(example|invalid|test|localhost|example\.(com|org|net))$")
-HELD = re.compile(r"\.(cursor|transaction|pipeline)\(|_bookkeeping\(")
+HELD = re.compile(r"\.(cursor|transaction|pipeline)\(|(bookkeeping|writing)\(")
 ANY_HOME = re.compile(r"(?<![\w.])/(work|root|home|Users)/")
 
 

@@ -10,9 +10,8 @@ import typer
 from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.db.connect import connect
-from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.prepare import prepare_database
-from packhorse.db.roles import act_as
+from packhorse.db.transactions import bookkeeping
 from packhorse.jobs.host import LEADER_TASKS
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
@@ -84,8 +83,10 @@ def run(
 
 def _begin(settings: Settings, sweep: Sweep, journal: Journal) -> None:
     """Declare the schedule, and say at once what would let every run fail."""
-    with connect(settings.database_url.get_secret_value(), "packhorse-cleanup") as connection:
-        act_as(connection, BOOKKEEPER)
+    with (
+        connect(settings.database_url.get_secret_value(), "packhorse-cleanup") as connection,
+        bookkeeping(connection),
+    ):
         adopt(connection, settings.when)
         try:
             sweep.require_published(connection, journal.identity(settings.topics.package))

@@ -5,9 +5,8 @@ from datetime import timedelta
 from functools import partial
 
 from packhorse.blobs.api import BlobStore
-from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.pool import Lender, Share, SharedPool, ask
-from packhorse.db.roles import act_as
+from packhorse.db.transactions import bookkeeping
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.declaring import Declared
 from packhorse.jobs.host import JobsHost, open_jobs
@@ -115,8 +114,7 @@ def _runs(
 
 def _show_success(pool: Lender) -> None:
     """Show what the database knows: the same on each replica, and after a restart."""
-    with pool.connection() as connection:
-        act_as(connection, BOOKKEEPER)
+    with pool.connection() as connection, bookkeeping(connection):
         ended = ledger.last_success(connection)
     if ended is not None:
         CLEANUP_LAST_SUCCESS.set(ended)

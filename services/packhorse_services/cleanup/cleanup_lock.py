@@ -15,8 +15,7 @@ import psycopg
 from psycopg import Connection
 
 from packhorse.db.connect import connect
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
+from packhorse.db.transactions import bookkeeping
 from packhorse.errors import Transient
 from packhorse.jobs.job import JobLost
 
@@ -61,8 +60,7 @@ class CleanupLock:
 
         Raises `CleanupLockLost`, or `psycopg.Error` when the session has ended.
         """
-        with self.connection.transaction():
-            act_as(self.connection, BOOKKEEPER)
+        with bookkeeping(self.connection):
             held = self.connection.execute(
                 "SELECT FROM bookkeeping.cleanup WHERE epoch = %s FOR UPDATE", (self.epoch,)
             )
@@ -103,8 +101,7 @@ def acquire_lock(database_url: str, fence: Fence | None = None) -> Iterator[Clea
             connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
         except psycopg.errors.LockNotAvailable as error:
             raise CleanupBusy("another instance is cleaning up; wait for it to end") from error
-        with connection.transaction():
-            act_as(connection, BOOKKEEPER)
+        with bookkeeping(connection):
             [(epoch,)] = connection.execute(
                 "UPDATE bookkeeping.cleanup SET epoch = epoch + 1 RETURNING epoch"
             ).fetchall()

@@ -9,8 +9,7 @@ from psycopg import Connection
 from pydantic import BaseModel, Field
 
 from packhorse.bookkeeping.audit_rows import write_act
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
+from packhorse.db.transactions import bookkeeping
 from packhorse.runtime import audit
 from packhorse.runtime.auth import Principal, TokenScope, require
 from packhorse.runtime.problems import Problem, documented
@@ -99,8 +98,7 @@ async def start_cleanup_run(
 
 async def _ask(request: Request, question: Callable[[Connection], Result]) -> Result:
     def ask() -> Result:
-        with request.app.state.pool.connection() as connection:
-            act_as(connection, BOOKKEEPER)
+        with request.app.state.pool.connection() as connection, bookkeeping(connection):
             return question(connection)
 
     return await asyncio.to_thread(ask)

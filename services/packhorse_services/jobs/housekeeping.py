@@ -7,6 +7,7 @@ properties of its schedule.
 from datetime import timedelta
 from functools import partial
 
+from packhorse.db.transactions import Connect, writing
 from packhorse.jobs.consumer import JobContext, Outcome, Result
 from packhorse.jobs.consumers import Consumers, live_handled_topics
 from packhorse.jobs.events.pruning import prune_events
@@ -16,7 +17,6 @@ from packhorse.jobs.queue import QueueConfiguration, QueueType
 from packhorse.jobs.scheduling.definition import JobAction, Missed, ScheduleDefinition
 from packhorse.jobs.scheduling.forgetting import forget_ended, forget_fire_times
 from packhorse.jobs.scheduling.timing import Every
-from packhorse.jobs.sessions import Connect, writing
 from packhorse.topology.discovery import Discovery
 from packhorse_services.jobs.http import request_keys
 

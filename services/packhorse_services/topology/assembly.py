@@ -7,8 +7,7 @@ from fastapi import APIRouter
 
 from packhorse.bookkeeping.audit_rows import write_act
 from packhorse.clock import Clock, SystemClock
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
+from packhorse.db.transactions import writing
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.http import Service
 from packhorse.topology.lease.member import LeaseMember
@@ -83,6 +82,5 @@ def assemble_connectors(
 
 def _note_act(pool: PatientPool) -> None:
     """Write it in a transaction of its own, before it is done: heartbeats carry it further."""
-    with pool.connection() as connection, connection.transaction():
-        act_as(connection, BOOKKEEPER)
+    with writing(pool.connection) as connection:
         write_act(connection)

@@ -15,12 +15,12 @@ from packhorse.app.registered import RunningApp, running_app
 from packhorse.app.registering import Registering
 from packhorse.app.topology import Topology, announced
 from packhorse.app.trial import Trial, tried
+from packhorse.db.transactions import within
 from packhorse.errors import Permanent
 from packhorse.jobs import event_store
 from packhorse.jobs.event import DISTRIBUTE, Event
 from packhorse.jobs.event_store import NewEvent
 from packhorse.jobs.jobs import Jobs
-from packhorse.jobs.sessions import within
 from packhorse.jobs.store.adding import AddedJob
 from packhorse.runtime import logs
 from packhorse.runtime.lifecycle import Lifecycle

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from psycopg import Connection
 
-from packhorse.jobs.sessions import Connect, within
+from packhorse.db.transactions import Connect, within
 from packhorse.topology.leader import LeaderOnly, NotLeader
 
 

@@ -13,8 +13,8 @@ from packhorse.app.configuration import AppConfiguration, configured
 from packhorse.app.leading import Leadership
 from packhorse.db.pool import SharedPool
 from packhorse.db.prepare import prepare_database
+from packhorse.db.transactions import Connect
 from packhorse.jobs.consumer import require_consumer
-from packhorse.jobs.sessions import Connect
 from packhorse.runtime.lifecycle import STOP_TIMEOUT_S
 from packhorse.topology import properties as names
 from packhorse.topology.events import EventKind, TopologyEvent

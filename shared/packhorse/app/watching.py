@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from packhorse.db.transactions import Connect, writing
 from packhorse.jobs.content_changes.change import ChangeKind, ContentChange, WatchedRoots
 from packhorse.jobs.content_changes.watches import ContentWatch, add_watch
 from packhorse.jobs.event import Event
 from packhorse.jobs.events.delivery import Handler
-from packhorse.jobs.sessions import Connect, writing
 
 
 class ContentWatches:

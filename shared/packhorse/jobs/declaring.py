@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import psycopg
 
+from packhorse.db.transactions import Connect, writing
 from packhorse.errors import Transient
 from packhorse.jobs.scheduling.definition import ScheduleDefinition, require_schedule
 from packhorse.jobs.scheduling.store import declare_schedule
-from packhorse.jobs.sessions import Connect, writing
 from packhorse.jobs.store.queues import QueueConfiguration, declare_queue
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.outage import Outage

@@ -6,6 +6,7 @@ from typing import Any, TypedDict, Unpack
 
 from psycopg import Connection
 
+from packhorse.db.transactions import Connect, reading, within, writing
 from packhorse.jobs.filters import EVERYTHING, JobFilter
 from packhorse.jobs.job import Job
 from packhorse.jobs.ledger import changing, figures, finding, waiting
@@ -14,7 +15,6 @@ from packhorse.jobs.ledger.figures import Statistics
 from packhorse.jobs.ledger.pages import JobPage
 from packhorse.jobs.ledger.waiting import Unconsumed
 from packhorse.jobs.live_consumers import LiveConsumers
-from packhorse.jobs.sessions import Connect, reading, within, writing
 from packhorse.jobs.store import adding, queues
 from packhorse.jobs.store.adding import AddedJob, NewJob
 from packhorse.jobs.store.queues import JobQueue, QueueConfiguration

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from psycopg import Connection
 
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
+from packhorse.db.transactions import bookkeeping
 from packhorse.errors import Permanent
 from packhorse.topology.announcements import Announcement, InvalidAnnouncement, decode_content
 from packhorse.topology.lease.session import CHANNEL
@@ -75,8 +74,7 @@ def keep(
         "backoff": announcement.backoff_interval_s,
         "valid": valid_s,
     }
-    with connection.transaction():
-        act_as(connection, BOOKKEEPER)
+    with bookkeeping(connection):
         if connection.execute(_RENEW, row).rowcount:
             return False
         [(others, kept)] = connection.execute(_OTHERS, row).fetchall()
@@ -90,8 +88,7 @@ def keep(
 
 def forget(connection: Connection, owner: str, holder: str) -> bool:
     """Let an announcement hold no longer; return whether it did."""
-    with connection.transaction():
-        act_as(connection, BOOKKEEPER)
+    with bookkeeping(connection):
         gone = connection.execute(
             "DELETE FROM topology.announcement WHERE owner = %s AND holder = %s "
             "RETURNING expires_at > clock_timestamp()",
@@ -104,8 +101,7 @@ def forget(connection: Connection, owner: str, holder: str) -> bool:
 
 def peers(connection: Connection) -> list[Peer]:
     """Return who has announced what holds now."""
-    with connection.transaction():
-        act_as(connection, BOOKKEEPER)
+    with bookkeeping(connection):
         rows = connection.execute(_PEERS).fetchall()
     return [Peer(*row) for row in rows]
 

@@ -5,17 +5,14 @@ right to act is a row: whoever takes the task over raises the epoch, and the wor
 holds the row as it was, or fails.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
 import psycopg
 from psycopg import Connection
 
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
 from packhorse.db.run_sessions import tie_transaction
+from packhorse.db.transactions import Connect, writing
 from packhorse.errors import Transient
 from packhorse.topology.membership import StoreUnavailable
 
@@ -97,7 +94,7 @@ class LeaderOnly:
         self,
         name: str,
         election_order: ElectionOrder,
-        connect: Callable[[], AbstractContextManager[Connection]],
+        connect: Connect,
     ) -> None:
         """Take `connect` from a pool: `pool.connection`. `name` has no comma."""
         self.name = name
@@ -110,8 +107,7 @@ class LeaderOnly:
         `StoreUnavailable`.
         """
         try:
-            with self._connect() as connection, connection.transaction():
-                act_as(connection, BOOKKEEPER)
+            with writing(self._connect) as connection:
                 epoch = self._epoch(connection)
                 if epoch is None:
                     epoch = self._take_over(connection)

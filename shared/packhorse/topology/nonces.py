@@ -2,8 +2,7 @@
 
 from psycopg import Connection
 
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
+from packhorse.db.transactions import bookkeeping
 from packhorse.topology.connector_keys import MAX_SKEW_S, SharedKeys
 from packhorse.topology.rejection import Rejected, RejectionReason
 from packhorse.topology.signing import LIFETIME_S, Signed, check_times
@@ -21,8 +20,7 @@ def take(connection: Connection, signed: Signed, keys: SharedKeys) -> float:
     Raises `Rejected` when it is not the time for it, or when it was taken before: of many that
     bring it at once, to whichever instances of the cluster, one succeeds.
     """
-    with connection.transaction():
-        act_as(connection, BOOKKEEPER)
+    with bookkeeping(connection):
         now = database_time(connection)
         check_times(signed, keys, now)
         connection.execute(_FORGET, (_FORGOTTEN_AT_ONCE,))

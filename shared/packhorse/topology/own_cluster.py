@@ -4,13 +4,13 @@ A topology that is away stops no program: it is logged, and the leader tasks are
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from psycopg import Connection
 
 import packhorse
 from packhorse.db.run_sessions import tie_session
+from packhorse.db.transactions import Connect
 from packhorse.topology import properties
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.events import EventKind, TopologyEvent
@@ -63,9 +63,7 @@ class OwnCluster:
         """Leave the cluster."""
         self.discovery.stop(timeout)
 
-    def leader_task(
-        self, name: str, connect: Callable[[], AbstractContextManager[Connection]]
-    ) -> LeaderOnly:
+    def leader_task(self, name: str, connect: Connect) -> LeaderOnly:
         """Return a leader task that this program announces; `connect` is a pool's `connection`."""
         return LeaderOnly(name, self._election_order, connect)
 

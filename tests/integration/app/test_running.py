@@ -13,6 +13,7 @@ import pytest
 from packhorse import App
 from packhorse.content import tree
 from packhorse.content.node import Node
+from packhorse.db.transactions import within
 from packhorse.errors import Permanent
 from packhorse.jobs.consumer import JobContext
 from packhorse.jobs.content_changes.change import ChangeKind, ContentChange
@@ -20,7 +21,6 @@ from packhorse.jobs.content_changes.recording import record_changes
 from packhorse.jobs.content_changes.watches import list_watches
 from packhorse.jobs.event import Event
 from packhorse.jobs.job import Job, JobState
-from packhorse.jobs.sessions import within
 from packhorse.topology.events import TopologyEvent
 from packhorse.topology.leader import NotLeader
 from tests.harness.imported import begin_script

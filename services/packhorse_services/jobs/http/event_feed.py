@@ -3,21 +3,17 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Literal
 
 import psycopg
 from fastapi.sse import ServerSentEvent
-from psycopg import Connection
 from pydantic import BaseModel, Field
 
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
+from packhorse.db.transactions import Connect, bookkeeping
 from packhorse.jobs.events.position import EventPosition, EventRound
 from packhorse.jobs.events.reading import EventPage, StoredEvent, position_now, read_page
 from packhorse.jobs.names import matches
-from packhorse.jobs.sessions import Connect
 from packhorse.runtime.feed import LIFE_S, EventStream, Streams, gap_block
 from packhorse.runtime.metrics import JOBS_EVENT_STREAMS, report
 from packhorse.runtime.periodic import Periodic
@@ -129,18 +125,12 @@ class JobEventHub(Streams):
             self._position = page.position
 
     def _now(self) -> EventPosition:
-        with self._connected() as connection:
+        with self._connect() as connection, bookkeeping(connection):
             return position_now(connection)
 
     def _read(self, position: EventPosition) -> EventPage:
-        with self._connected() as connection:
+        with self._connect() as connection, bookkeeping(connection):
             return read_page(connection, position, most=_PAGE)
-
-    @contextmanager
-    def _connected(self) -> Iterator[Connection]:
-        with self._connect() as connection:
-            act_as(connection, BOOKKEEPER)
-            yield connection
 
 
 LONGEST_ID = 8_000

@@ -9,9 +9,8 @@ from fastapi import Request
 from psycopg import Connection
 
 from packhorse.bookkeeping.audit_rows import write_act
-from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.pool import Lender
-from packhorse.db.roles import act_as
+from packhorse.db.transactions import bookkeeping
 from packhorse.jobs.jobs import Jobs
 from packhorse.topology.discovery import Discovery
 from packhorse_services.jobs.http.event_feed import JobEventHub
@@ -37,8 +36,7 @@ class JobsServices:
         return await asyncio.to_thread(self._ask, question, act)
 
     def _ask(self, question: Callable[[Connection], Result], act: bool) -> Result:
-        with self.pool.connection() as connection:
-            act_as(connection, BOOKKEEPER)
+        with self.pool.connection() as connection, bookkeeping(connection):
             answer = question(connection)
             if act:
                 write_act(connection)

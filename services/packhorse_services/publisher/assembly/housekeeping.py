@@ -7,9 +7,8 @@ from typing import Any
 from psycopg import Connection
 
 from packhorse.bookkeeping import subscriber_rows
-from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.pool import Lender
-from packhorse.db.roles import act_as
+from packhorse.db.transactions import bookkeeping
 from packhorse.messaging.api import Journal
 from packhorse.wire.topics import PACKAGE_RETENTION_MS
 from packhorse_services.publisher.commands import command_rows as commands
@@ -97,8 +96,7 @@ def _repeat(pool: Lender, forget: Callable[[Connection], int]) -> int:
     """
     total = 0
     for _ in range(_MOST_BATCHES):
-        with pool.connection() as connection:
-            act_as(connection, BOOKKEEPER)
+        with pool.connection() as connection, bookkeeping(connection):
             removed = forget(connection)
         total += removed
         if removed < _BATCH:

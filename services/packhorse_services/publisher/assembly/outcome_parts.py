@@ -10,6 +10,7 @@ from psycopg import Connection
 
 from packhorse.db.connect import connect
 from packhorse.db.pool import Lender
+from packhorse.db.transactions import bookkeeping
 from packhorse.messaging.api import Journal
 from packhorse.runtime.lifecycle import Component
 from packhorse.topology.own_cluster import OwnCluster
@@ -27,7 +28,7 @@ from packhorse_services.publisher.outcomes.outcome_loop import OutcomeLoop
 from packhorse_services.publisher.outcomes.packages_in_range import PackageSource
 from packhorse_services.publisher.outcomes.progress import RecorderProgress
 from packhorse_services.publisher.outcomes.recorder import Recorder
-from packhorse_services.publisher.outcomes.recorder_lock import RecorderLock, bookkeeping
+from packhorse_services.publisher.outcomes.recorder_lock import RecorderLock
 from packhorse_services.publisher.outcomes.status_watermark import StatusWatermark
 from packhorse_services.publisher.queues.queue import Queues
 from packhorse_services.publisher.settings import Settings

@@ -4,9 +4,8 @@ import asyncio
 import uuid
 from urllib.parse import quote
 
-from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.pool import Lender
-from packhorse.db.roles import act_as
+from packhorse.db.transactions import bookkeeping
 from packhorse.errors import Permanent
 from packhorse.messaging.api import Bounds, Journal
 from packhorse.wire.messages import (
@@ -131,8 +130,7 @@ class CommandIssuer:
         """Return the newest commands, newest first, or those that follow the id `behind`."""
 
         def read() -> list[StoredCommand]:
-            with self._pool.connection() as connection:
-                act_as(connection, BOOKKEEPER)
+            with self._pool.connection() as connection, bookkeeping(connection):
                 return list(
                     command_rows.page(
                         connection,
@@ -160,16 +158,14 @@ class CommandIssuer:
         return identity, self._journal.bounds(self._package_topic)
 
     def _find(self, command_id: str) -> StoredCommand | None:
-        with self._pool.connection() as connection:
-            act_as(connection, BOOKKEEPER)
+        with self._pool.connection() as connection, bookkeeping(connection):
             return command_rows.find(connection, self.agent, command_id)
 
     async def _issue(self, command: Command) -> StoredCommand:
         """Commit a command, and return its row once it is sent, or ISSUED when that takes long."""
 
         def write() -> None:
-            with self._pool.connection() as connection:
-                act_as(connection, BOOKKEEPER)
+            with self._pool.connection() as connection, bookkeeping(connection):
                 command_rows.write(connection, command)
 
         await asyncio.to_thread(write)

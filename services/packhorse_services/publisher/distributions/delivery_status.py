@@ -13,8 +13,7 @@ from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
 
 from packhorse.bookkeeping import subscriber_rows
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import role_statement
+from packhorse.db.transactions import as_bookkeeper
 from packhorse.wire.messages import Status, SubscriberState, SubscriptionState
 from packhorse.wire.topics import PACKAGE_RETENTION_MS
 from packhorse_services.publisher.distributions.import_moments import imported_by
@@ -139,8 +138,7 @@ class DeliveryStatusQuery:
         """Return each subscriber's part in a package that was accepted then, by name."""
         # The subscriptions come first: what they have settled is in the database by then.
         subscriptions = {one.name: self._subscription(one) for one in self._following()}
-        async with self._pool.connection() as connection:
-            await connection.execute(role_statement(BOOKKEEPER))
+        async with as_bookkeeper(self._pool) as connection:
             outcomes = await self._outcomes(connection, package_id, offset)
             silent = await self._silent(connection, accepted_ms)
             parts = {

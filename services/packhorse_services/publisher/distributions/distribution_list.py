@@ -13,8 +13,7 @@ from datetime import datetime
 from psycopg import AsyncConnection
 
 from packhorse.content.node import is_within
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import role_statement
+from packhorse.db.transactions import as_bookkeeper
 from packhorse.runtime.cursors import foreign_cursor, read_cursor, write_cursor
 from packhorse.wire.messages import Action, PackageEntry
 from packhorse_services.publisher.distributions.delivery_status import Pool
@@ -96,8 +95,7 @@ class DistributionList:
         The page then has a `behind` all the same.
         """
         search = _Search(wanted, self._agent, limit, self._distributions.reached(), behind)
-        async with self._pool.connection() as connection:
-            await connection.execute(role_statement(BOOKKEEPER))
+        async with as_bookkeeper(self._pool) as connection:
             while search.may_look:
                 # Thousands of paths take their time, in which the event loop has others to serve.
                 stored = await _rows(connection, search.behind)

@@ -13,8 +13,7 @@ from datetime import datetime
 
 from psycopg import AsyncConnection
 
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import role_statement
+from packhorse.db.transactions import as_bookkeeper
 from packhorse.wire.messages import PackageEntry
 from packhorse_services.publisher.distributions.delivery_status import (
     DeliveryStatusQuery,
@@ -50,8 +49,7 @@ class DistributionQuery:
 
     async def find(self, package_id: str) -> Distribution | None:
         """Return a distribution, or None when there is none or the log has forgotten it."""
-        async with self._pool.connection() as connection:
-            await connection.execute(role_statement(BOOKKEEPER))
+        async with as_bookkeeper(self._pool) as connection:
             found = await connection.execute(
                 b"SELECT entry, accepted_at, log_offset FROM bookkeeping.outbox "
                 b"WHERE package_id = %s AND " + outbox_rows.IN_THIS_LOG,
@@ -90,8 +88,7 @@ class DistributionQuery:
         }
         other: AbstractSet[tuple[int, str]] = frozenset()
         if done:
-            async with self._pool.connection() as connection:
-                await connection.execute(role_statement(BOOKKEEPER))
+            async with as_bookkeeper(self._pool) as connection:
                 other = await self._deliveries.not_imported(connection, done)
         return [
             state_of(there, package_id, offset, other)

@@ -11,8 +11,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import class_row
 from psycopg_pool import AsyncConnectionPool
 
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import role_statement
+from packhorse.db.transactions import as_bookkeeper
 from packhorse.errors import Permanent, Transient
 from packhorse.messaging.deduplication import NOTHING, ProducerFenced
 from packhorse.messaging.numbered import MAX_NAME
@@ -89,14 +88,13 @@ class ProducerRegistry:
         """
         key = (self._agent, caller, name)
         qualified = self.qualified(caller, name)
-        async with self._places, self._pool.connection() as connection:
-            await self._as_bookkeeper(connection)
+        async with self._places, as_bookkeeper(self._pool) as connection:
+            await self._limit_patience(connection)
             with _in_use_reported():
                 await self._renew_or_add(connection, key, qualified)
             return await _read(connection, key, qualified)
 
-    async def _as_bookkeeper(self, connection: AsyncConnection) -> None:
-        await connection.execute(role_statement(BOOKKEEPER))
+    async def _limit_patience(self, connection: AsyncConnection) -> None:
         await connection.execute(
             "SELECT set_config('lock_timeout', %s, true)", (str(self._patience_ms),)
         )
@@ -164,8 +162,8 @@ class ProducerRegistry:
         the producer's.
         """
         key = ProducerKey(self._agent, caller, name)
-        async with self._pool.connection() as connection:
-            await self._as_bookkeeper(connection)
+        async with as_bookkeeper(self._pool) as connection:
+            await self._limit_patience(connection)
             with _in_use_reported():
                 passed = await connection.execute(
                     """
@@ -185,8 +183,7 @@ class ProducerRegistry:
 
     async def find(self, caller: str, name: str) -> Producer:
         """Return the caller's producer. Raises `UnknownProducer`."""
-        async with self._pool.connection() as connection:
-            await connection.execute(role_statement(BOOKKEEPER))
+        async with as_bookkeeper(self._pool) as connection:
             key = ProducerKey(self._agent, caller, name)
             return await _read(connection, key, key.qualified)
 

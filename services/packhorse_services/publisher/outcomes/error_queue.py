@@ -11,8 +11,7 @@ from psycopg import AsyncConnection
 from psycopg.rows import class_row
 from psycopg_pool import AsyncConnectionPool
 
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import role_statement
+from packhorse.db.transactions import as_bookkeeper
 from packhorse.errors import Permanent
 from packhorse.wire.actions import is_probe
 from packhorse.wire.messages import PackageEntry
@@ -145,8 +144,7 @@ class ErrorQueues:
     async def _sizes(self, subscriber: str, **more: int) -> list[int]:
         parameters = {"agent": self._agent, "subscriber": subscriber, **more}
         statement: Any = f"{_SIZES} {_FAILED} {_BEHIND}"
-        async with self._pool.connection() as connection:
-            await connection.execute(role_statement(BOOKKEEPER))
+        async with as_bookkeeper(self._pool) as connection:
             rows = await connection.execute(statement, parameters)
             return [size for (size,) in await rows.fetchall()]
 
@@ -172,8 +170,7 @@ class ErrorQueues:
 
     async def count(self, subscriber: str) -> int:
         """Return how many packages the subscriber gave up on."""
-        async with self._pool.connection() as connection:
-            await connection.execute(role_statement(BOOKKEEPER))
+        async with as_bookkeeper(self._pool) as connection:
             statement: Any = f"SELECT count(*) {_FAILED}"
             requested = {"agent": self._agent, "subscriber": subscriber}
             found: Any = await connection.execute(statement, requested)
@@ -197,8 +194,7 @@ class ErrorQueues:
             waiting=wanted.waiting,
             limit=limit,
         )
-        async with self._pool.connection() as connection:
-            await connection.execute(role_statement(BOOKKEEPER))
+        async with as_bookkeeper(self._pool) as connection:
             rows = await (await connection.execute(*composed(statement))).fetchall()
         entries = [ErrorQueueEntry(*row) for row in rows]
         if wanted.offsets is None:
@@ -211,8 +207,7 @@ class ErrorQueues:
         self, subscriber: str, entries: Sequence[ErrorQueueEntry], user: str
     ) -> Sequence[int]:
         """Take entries off the queue, and write down who did it; return their offsets."""
-        async with self._pool.connection() as connection:
-            await connection.execute(role_statement(BOOKKEEPER))
+        async with as_bookkeeper(self._pool) as connection:
             rows = await connection.execute(
                 """
                 UPDATE bookkeeping.outcome SET dismissed_at = clock_timestamp()
@@ -238,8 +233,7 @@ class ErrorQueues:
 
     async def redistributed(self, subscriber: str, failed: FailedPackage, package_id: str) -> None:
         """Note which package carries the same paths again."""
-        async with self._pool.connection() as connection:
-            await connection.execute(role_statement(BOOKKEEPER))
+        async with as_bookkeeper(self._pool) as connection:
             await connection.execute(
                 "UPDATE bookkeeping.outcome SET redistributed_as = %s WHERE agent = %s "
                 "AND subscriber = %s AND journal_id = %s AND log_offset = %s",
@@ -249,7 +243,8 @@ class ErrorQueues:
     async def _rows(self, query: str, subscriber: str, **more: Any) -> list[FailedPackage]:
         parameters = {"agent": self._agent, "subscriber": subscriber, **more}
         statement: Any = query
-        async with self._pool.connection() as connection:
-            await connection.execute(role_statement(BOOKKEEPER))
-            async with connection.cursor(row_factory=class_row(FailedPackage)) as cursor:
-                return await (await cursor.execute(statement, parameters)).fetchall()
+        async with (
+            as_bookkeeper(self._pool) as connection,
+            connection.cursor(row_factory=class_row(FailedPackage)) as cursor,
+        ):
+            return await (await cursor.execute(statement, parameters)).fetchall()

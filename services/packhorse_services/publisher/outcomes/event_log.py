@@ -13,10 +13,9 @@ import psycopg
 from psycopg import Connection
 from psycopg.types.json import Jsonb
 
-from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.pool import Lender
-from packhorse.db.roles import act_as
 from packhorse.db.rows import now_ms
+from packhorse.db.transactions import bookkeeping
 from packhorse.errors import PackhorseError, Transient
 from packhorse.messaging.api import Journal, Outgoing, RecordTooLarge
 from packhorse.messaging.deduplicated import DeduplicatedLog, SequenceOvertaken
@@ -167,8 +166,7 @@ class DatabaseSnapshots:
     @contextmanager
     def _bookkeeping(self) -> Iterator[Connection]:
         try:
-            with self._pool.connection() as connection:
-                act_as(connection, BOOKKEEPER)
+            with self._pool.connection() as connection, bookkeeping(connection):
                 yield connection
         except psycopg.Error as error:
             raise SnapshotsUnavailable(f"the author's database says: {error}") from error

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from psycopg import Connection
 
 from packhorse.clock import Clock
+from packhorse.db.transactions import bookkeeping
 from packhorse.messaging.api import Journal, Outgoing
 from packhorse.runtime.metrics import PUBLISHER_EVENTS, PUBLISHER_EVENTS_MISSED
 from packhorse.wire.codec import encode_distributed
@@ -22,7 +23,6 @@ from packhorse_services.publisher.outcomes.event_log import EventAppender
 from packhorse_services.publisher.outcomes.outcome_rows import OutcomeThere
 from packhorse_services.publisher.outcomes.packages_in_range import PackageSource, Placed
 from packhorse_services.publisher.outcomes.progress import TopicCursor, move_cursor, read_cursor
-from packhorse_services.publisher.outcomes.recorder_lock import bookkeeping
 
 logger = logging.getLogger(__name__)
 

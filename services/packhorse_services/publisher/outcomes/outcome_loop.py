@@ -15,6 +15,7 @@ from dataclasses import replace
 import psycopg
 from psycopg import Connection
 
+from packhorse.db.transactions import bookkeeping
 from packhorse.errors import PackhorseError
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.metrics import PERIODIC_FAILURES
@@ -22,7 +23,7 @@ from packhorse.runtime.outage import Outage
 from packhorse_services.publisher.outcomes.event_publisher import AnnouncedState, EventPublisher
 from packhorse_services.publisher.outcomes.progress import RecorderProgress, keep_gap
 from packhorse_services.publisher.outcomes.recorder import Recorder
-from packhorse_services.publisher.outcomes.recorder_lock import RecorderLock, bookkeeping
+from packhorse_services.publisher.outcomes.recorder_lock import RecorderLock
 from packhorse_services.publisher.queues.known_subscribers import KnownSubscriberWriter
 from packhorse_services.publisher.queues.queue import Queues
 from packhorse_services.publisher.queues.subscribers import AnnouncedSubscriber

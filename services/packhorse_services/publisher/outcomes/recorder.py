@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from psycopg import Connection
 
+from packhorse.db.transactions import bookkeeping
 from packhorse.messaging.api import Journal, JournalUnavailable, Reader, Record
 from packhorse.messaging.reading import read_to
 from packhorse.runtime.metrics import PUBLISHER_STATUSES_RECORDED
@@ -23,7 +24,6 @@ from packhorse.wire.topics import Topics
 from packhorse_services.publisher.outcomes import outcome_rows
 from packhorse_services.publisher.outcomes.outcome_rows import Key, StoredOutcome, key_of
 from packhorse_services.publisher.outcomes.progress import TopicCursor, move_cursor, read_cursor
-from packhorse_services.publisher.outcomes.recorder_lock import bookkeeping
 
 _MAX_NAME = 200
 _MAX_REASON = 2_000

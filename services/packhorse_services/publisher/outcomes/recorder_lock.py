@@ -4,13 +4,9 @@ It is a session lock of Postgres on a connection of its own, over which everythi
 holder that was paused for too long has lost the session, and so can write nothing any more.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from psycopg import Connection
-
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
 
 _IDLE = "90s"
 
@@ -44,11 +40,3 @@ class RecorderLock:
         connection, self._connection, self._held = self._connection, None, False
         if connection is not None:
             connection.close()
-
-
-@contextmanager
-def bookkeeping(connection: Connection) -> Iterator[Connection]:
-    """Do what is inside in one transaction, as the bookkeeper."""
-    with connection.transaction():
-        act_as(connection, BOOKKEEPER)
-        yield connection

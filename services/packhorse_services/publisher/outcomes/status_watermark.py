@@ -15,6 +15,7 @@ from psycopg_pool import PoolTimeout
 
 from packhorse.bookkeeping import subscriber_rows
 from packhorse.db.pool import Lender
+from packhorse.db.transactions import bookkeeping
 from packhorse.errors import PackhorseError
 from packhorse.messaging.api import Journal
 from packhorse.runtime.changes import ChangeSignal
@@ -24,7 +25,6 @@ from packhorse.runtime.outage import Outage
 from packhorse.wire.messages import SubscriberState
 from packhorse_services.publisher.outcomes import outcome_rows
 from packhorse_services.publisher.outcomes.progress import RecorderProgress, keep_gap, read_cursor
-from packhorse_services.publisher.outcomes.recorder_lock import bookkeeping
 from packhorse_services.publisher.queues import known_subscribers
 from packhorse_services.publisher.queues.queue import Queues
 from packhorse_services.publisher.queues.subscribers import FORGOTTEN_S

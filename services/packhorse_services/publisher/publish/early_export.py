@@ -13,8 +13,7 @@ from psycopg import Connection, IsolationLevel
 
 from packhorse.db.connect import connect
 from packhorse.db.engine import Timeouts
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
+from packhorse.db.transactions import bookkeeping
 from packhorse.runtime.metrics import PUBLISHER_EARLY_EXPORTS
 from packhorse_services.publisher.outbox import append_state, outbox_rows
 from packhorse_services.publisher.outbox.append_state import AppendState, Number
@@ -184,8 +183,7 @@ class EarlyPublishing:
         if self._connection is None or self._connection.closed:
             self._connection = self._open()
         try:
-            with self._connection.transaction():
-                act_as(self._connection, BOOKKEEPER)
+            with bookkeeping(self._connection):
                 yield self._connection
         except psycopg.Error:
             raise
@@ -203,8 +201,7 @@ def early_connection(url: str, application: str) -> Connection:
     """Return a connection for `EarlyPublishing`. Raises `psycopg.OperationalError`."""
     timeouts = Timeouts(idle_in_transaction_ms=300_000)
     connection = connect(url, application, timeouts=timeouts, autocommit=True)
-    with connection.transaction():
-        act_as(connection, BOOKKEEPER)
+    with bookkeeping(connection):
         append_state.ensure_state(connection)
     connection.isolation_level = IsolationLevel.REPEATABLE_READ
     return connection

@@ -14,9 +14,8 @@ import psycopg
 from psycopg import Connection
 
 from packhorse.clock import Clock
-from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.pool import Lender
-from packhorse.db.roles import act_as
+from packhorse.db.transactions import bookkeeping
 from packhorse.errors import Transient
 from packhorse.messaging.api import TopicMissing
 from packhorse.runtime.metrics import PUBLISHER_OUTBOX_ENTRIES, PUBLISHER_OUTBOX_OLDEST_SECONDS
@@ -61,8 +60,7 @@ def check_room(pool: Lender, patience: JournalPatience, delivery: JournalAppende
 
     Raises `psycopg.Error` when the author's database is away.
     """
-    with pool.connection() as connection:
-        act_as(connection, BOOKKEEPER)
+    with pool.connection() as connection, bookkeeping(connection):
         waiting = append_state.unconfirmed(connection)
     if patience.is_over(waiting):
         delivery.check()

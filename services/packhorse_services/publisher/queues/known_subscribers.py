@@ -14,8 +14,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from packhorse.bookkeeping import subscriber_rows
 from packhorse.bookkeeping.subscriber_rows import AnnouncementAge, AnnouncementRow
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import role_statement
+from packhorse.db.transactions import as_bookkeeper
 from packhorse.errors import Permanent
 from packhorse.wire.codec import decode_discovery, encode_discovery
 from packhorse.wire.messages import DiscoveryMessage
@@ -131,8 +130,7 @@ class SubscriberForgetting:
                 f"{name} announces itself; end its program, and ask again {STALE_S:g} s later"
             )
         row = None if found is None or not found.subscriptions else row_of(found, agent)
-        async with self._pool.connection() as connection:
-            await connection.execute(role_statement(BOOKKEEPER))
+        async with as_bookkeeper(self._pool) as connection:
             if row is not None:
                 await subscriber_rows.write_one(connection, agent, row)
             until_ms = await subscriber_rows.forget_one(connection, agent, name)
@@ -169,8 +167,7 @@ class SubscriberNames:
     async def _is_stored(self, subscriber: str) -> bool:
         if "\x00" in subscriber:  # no text in the database can hold it
             return False
-        async with self._pool.connection() as connection:
-            await connection.execute(role_statement(BOOKKEEPER))
+        async with as_bookkeeper(self._pool) as connection:
             agent = self._queues.agent
             if await subscriber_rows.is_stored(connection, agent, subscriber):
                 return True

@@ -13,9 +13,9 @@ import psycopg
 from psycopg import Connection
 
 from packhorse.db.pool import Lender
+from packhorse.db.transactions import reading, writing
 from packhorse.jobs.jobs import Jobs
 from packhorse.jobs.ledger.changing import JobChange, change_all
-from packhorse.jobs.sessions import reading, writing
 from packhorse_services.publisher.outbox import idempotency, release_rows
 from packhorse_services.publisher.outbox.idempotency import KeyReused
 from packhorse_services.publisher.outbox.release_rows import OPEN, Release

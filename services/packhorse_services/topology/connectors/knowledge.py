@@ -6,8 +6,7 @@ from typing import Protocol
 
 import packhorse
 from packhorse.clock import Clock
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
+from packhorse.db.transactions import bookkeeping
 from packhorse.topology import announcement_store
 from packhorse.topology.announcement_store import AnnouncementReader, Peer
 from packhorse.topology.announcements import Announcement, Route
@@ -107,8 +106,7 @@ class Knowledge:
         if view is None:
             return None
         own = view.local_cluster
-        with self.pool.connection() as connection:
-            act_as(connection, BOOKKEEPER)
+        with self.pool.connection() as connection, bookkeeping(connection):
             live = self._reader.read(connection)
         routes = without(self._chooser.routes(live.heard, own.id), own)
         content = Announcement("", own, routes).content()

@@ -16,8 +16,7 @@ import psycopg
 from psycopg import Connection
 
 from packhorse.clock import Clock, SystemClock
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
+from packhorse.db.transactions import bookkeeping
 from packhorse.jobs.event import Event
 from packhorse.jobs.event_store import as_array, as_json, notify
 from packhorse.jobs.events.bus import EventNotStored
@@ -179,11 +178,9 @@ class Outbox:
         self._forget(batch)
 
     def _write(self, connection: Connection, batch: Sequence[_Letter]) -> None:
-        with connection.transaction():
-            act_as(connection, BOOKKEEPER)
+        with bookkeeping(connection):
             self._draw_numbers(connection, batch)
-        with connection.transaction():
-            act_as(connection, BOOKKEEPER)
+        with bookkeeping(connection):
             connection.execute(
                 """
                 INSERT INTO jobs.event (number, application, topic, properties)

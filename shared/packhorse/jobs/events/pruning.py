@@ -6,14 +6,11 @@ as long after its commit as was asked for, however long its transaction took. A 
 position is older than the last horizon that was pruned up to has a gap, and no other has.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from psycopg import Connection
 
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
+from packhorse.db.transactions import Connect, bookkeeping
 from packhorse.runtime.metrics import EVENTS_PRUNED
 
 DAY_S = 86_400.0
@@ -40,7 +37,7 @@ class PrunedEvents:
 
 
 def prune_events(
-    connect: Callable[[], AbstractContextManager[Connection]],
+    connect: Connect,
     retention: EventRetention = EventRetention(),
     *,
     batch: int = 1_000,
@@ -85,8 +82,7 @@ def _move_horizon(connection: Connection, events_s: float) -> str | None:
     It is marked before anything is removed: readers look at the mark after they have read. Those
     of another server, from which this database was restored, say nothing about this one.
     """
-    with connection.transaction():
-        act_as(connection, BOOKKEEPER)
+    with bookkeeping(connection):
         connection.execute("INSERT INTO jobs.event_horizon DEFAULT VALUES")
         connection.execute(
             "DELETE FROM jobs.event_horizon "
@@ -101,8 +97,7 @@ def _move_horizon(connection: Connection, events_s: float) -> str | None:
 
 def _remove(connection: Connection, horizon: str, after: str, batch: int) -> tuple[int, str]:
     """Remove some events that the horizon shows; return how many, and where the next ones are."""
-    with connection.transaction():
-        act_as(connection, BOOKKEEPER)
+    with bookkeeping(connection):
         [(count, last)] = connection.execute(
             """
             WITH old AS (
@@ -122,8 +117,7 @@ def _remove(connection: Connection, horizon: str, after: str, batch: int) -> tup
 
 def _remove_foreign(connection: Connection, events_s: float, most: int) -> int:
     """Remove old events of a server from which this database was restored: nobody can read them."""
-    with connection.transaction():
-        act_as(connection, BOOKKEEPER)
+    with bookkeeping(connection):
         return connection.execute(
             """
             DELETE FROM jobs.event WHERE number IN (
@@ -136,8 +130,7 @@ def _remove_foreign(connection: Connection, events_s: float, most: int) -> int:
 
 
 def _remove_cursors(connection: Connection, cursors_s: float) -> int:
-    with connection.transaction():
-        act_as(connection, BOOKKEEPER)
+    with bookkeeping(connection):
         return connection.execute(
             "DELETE FROM jobs.event_cursor "
             "WHERE stored_at < clock_timestamp() - make_interval(secs => %s)",

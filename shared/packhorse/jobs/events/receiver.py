@@ -2,8 +2,6 @@
 
 import logging
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -13,6 +11,7 @@ from psycopg import Connection
 from packhorse.clock import Clock, SystemClock
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_always_as
+from packhorse.db.transactions import Connect
 from packhorse.jobs.event import Event
 from packhorse.jobs.events.bus import EventBus
 from packhorse.jobs.events.delivery import GAP
@@ -48,7 +47,7 @@ class Receiver:
 
     def __init__(
         self,
-        connect: Callable[[], AbstractContextManager[Connection]],
+        connect: Connect,
         instance_id: str,
         bus: EventBus,
         settings: ReceiverSettings = ReceiverSettings(),

@@ -12,6 +12,7 @@ from enum import StrEnum
 from psycopg import Connection
 from psycopg.rows import class_row, dict_row
 
+from packhorse.db.transactions import Connect, writing
 from packhorse.jobs.event_store import record
 from packhorse.jobs.filters import JobFilter
 from packhorse.jobs.job import FINAL_STATES, Job, JobState, WrongState
@@ -26,7 +27,6 @@ from packhorse.jobs.ledger.pages import (
     require_limit,
     write_cursor,
 )
-from packhorse.jobs.sessions import Connect, writing
 from packhorse.jobs.store import statistics
 from packhorse.jobs.store.adding import requeue_finished
 from packhorse.jobs.store.ending_rows import finish_waiting

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection
 from psycopg import Connection
 
 from packhorse.clock import Clock, SystemClock
+from packhorse.db.transactions import Connect, reading, writing
 from packhorse.jobs.job import JobState
 from packhorse.jobs.ledger.waiting import named_instances
-from packhorse.jobs.sessions import Connect, reading, writing
 from packhorse.jobs.store.finishing import end_waiting
 from packhorse.topology.view import TopologyView
 

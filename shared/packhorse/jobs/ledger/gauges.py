@@ -1,8 +1,8 @@
 """Sets the metrics of what waits in the cluster; one program of a cluster is enough to ask."""
 
+from packhorse.db.transactions import Connect, reading
 from packhorse.jobs.job import JobState
 from packhorse.jobs.ledger.figures import JobFigures, read_statistics
-from packhorse.jobs.sessions import Connect, reading
 from packhorse.runtime.metrics import JOBS_UNFINISHED, report
 from packhorse.runtime.periodic import Periodic
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from psycopg import Connection, sql
 
+from packhorse.db.transactions import Connect, reading, writing
 from packhorse.errors import Permanent
 from packhorse.jobs.consumer import JobContext, Outcome, Result
 from packhorse.jobs.consumers import HandledTopics
 from packhorse.jobs.job import FINAL_STATES, Job, JobState
 from packhorse.jobs.ledger.topics import forget_topics
 from packhorse.jobs.names import InvalidName, require_pattern
-from packhorse.jobs.sessions import Connect, reading, writing
 from packhorse.jobs.topic_sql import topic_part
 
 _MAX_TOPICS = 20

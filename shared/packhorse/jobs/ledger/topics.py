@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 
 from psycopg import Connection
 
-from packhorse.jobs.sessions import Connect, writing
+from packhorse.db.transactions import Connect, writing
 from packhorse.jobs.store.queues import TOPIC_LOCK, locks_of, share_layout
 from packhorse.jobs.store.statistics import LAST_USED, fold_topics, keep_unfolded
 

@@ -11,13 +11,11 @@ import psycopg
 from psycopg import Connection
 
 from packhorse.clock import Clock, SystemClock
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
+from packhorse.db.transactions import Connect, bookkeeping
 from packhorse.errors import Permanent
 from packhorse.jobs.consumers import HandledTopics
 from packhorse.jobs.scheduling.firing import Decided, Firer, fire, next_due, replan_jumped
 from packhorse.jobs.scheduling.store import database_time
-from packhorse.jobs.sessions import Connect
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.metrics import SCHEDULE_FIRE_TIMES, SCHEDULE_LATENESS, report
 from packhorse.runtime.outage import Outage
@@ -185,11 +183,10 @@ def _ahead_of(following: datetime | None, now: datetime) -> float:
 
 @contextmanager
 def _work(connection: Connection) -> Iterator[None]:
-    with connection.transaction():
+    with bookkeeping(connection):
         connection.execute(
             "SELECT set_config('idle_in_transaction_session_timeout', %s, true)", (_PAUSE,)
         )
-        act_as(connection, BOOKKEEPER)
         yield
 
 

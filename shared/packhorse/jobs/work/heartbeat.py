@@ -11,7 +11,7 @@ import psycopg
 from psycopg import Connection
 
 from packhorse.clock import Clock
-from packhorse.jobs.sessions import Connect, writing
+from packhorse.db.transactions import Connect, writing
 from packhorse.jobs.store import leases, rescue
 from packhorse.jobs.store.leases import WorkerRun
 from packhorse.runtime.lifecycle import Worker, WorkerComponent

@@ -14,9 +14,9 @@ from threading import Event
 
 from psycopg import Connection
 
+from packhorse.db.transactions import Connect, within
 from packhorse.jobs.consumer import Outcome, Result
 from packhorse.jobs.job import JobLost
-from packhorse.jobs.sessions import Connect, within
 from packhorse.jobs.store import claims, finishing
 from packhorse.jobs.store.claims import Claim
 from packhorse.jobs.store.finishing import Ended

@@ -9,8 +9,8 @@ import psycopg
 
 from packhorse.clock import SystemClock
 from packhorse.db.connect import retry_pause_s
+from packhorse.db.transactions import Connect
 from packhorse.jobs.consumers import Consumers
-from packhorse.jobs.sessions import Connect
 from packhorse.jobs.store.claims import Claimed
 from packhorse.jobs.store.leases import WorkerRun
 from packhorse.jobs.work.attempt import RunningAttempt, StopReason, work

@@ -1,16 +1,15 @@
 """The voting store on Postgres: what one instance has written, all others see at once."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from typing import Any
 
 from psycopg import Connection, Rollback
 from psycopg.types.json import Jsonb
 
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
 from packhorse.db.run_sessions import end_sessions
+from packhorse.db.transactions import writing
 from packhorse.topology.voting.records import Heartbeat, Member, StoreView, Vote, Voting
 from packhorse.topology.voting.session import HintedSession
 
@@ -172,11 +171,8 @@ class SqlVotingStore:
         """See `VotingStore.close`."""
         self._session.close()
 
-    @contextmanager
-    def _as_bookkeeper(self) -> Iterator[Connection]:
-        with self._session.use() as connection, connection.transaction():
-            act_as(connection, BOOKKEEPER)
-            yield connection
+    def _as_bookkeeper(self) -> AbstractContextManager[Connection]:
+        return writing(self._session.use)
 
 
 def _cast(connection: Connection, vote: Vote) -> str | None:

@@ -6,8 +6,7 @@ from psycopg import AsyncConnection
 from psycopg_pool import AsyncConnectionPool
 from pydantic import BaseModel, Field
 
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import role_statement
+from packhorse.db.transactions import as_bookkeeper
 from packhorse_services.publisher.queues.history import sample_rows
 from packhorse_services.publisher.queues.history.sample_rows import HistoryWindow
 
@@ -60,8 +59,7 @@ class QueueHistories:
 
     async def all(self, window: HistoryWindow) -> QueueLags:
         """Return how far behind all subscribers were."""
-        async with self._pool.connection() as connection:
-            await connection.execute(role_statement(BOOKKEEPER))
+        async with as_bookkeeper(self._pool) as connection:
             since, rows = await sample_rows.read_all(connection, self._agent, window)
         most: dict[str, list[float | None]] = {}
         last: dict[str, float | None] = {}
@@ -82,8 +80,7 @@ class QueueHistories:
 
     async def one(self, window: HistoryWindow, subscriber: str) -> QueueHistory:
         """Return how the queue of a subscriber was."""
-        async with self._pool.connection() as connection:
-            await connection.execute(role_statement(BOOKKEEPER))
+        async with as_bookkeeper(self._pool) as connection:
             since, rows = await sample_rows.read_one(connection, self._agent, window, subscriber)
         known = {point: (lag, length, rate) for point, lag, length, rate in rows}
         points = [known.get(number, (None, None, None)) for number in range(window.points)]

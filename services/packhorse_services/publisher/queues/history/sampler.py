@@ -5,9 +5,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.pool import Lender
-from packhorse.db.roles import act_as
+from packhorse.db.transactions import bookkeeping
 from packhorse_services.publisher.queues.history import sample_rows
 from packhorse_services.publisher.queues.history.sample_rows import QueueSample
 from packhorse_services.publisher.queues.queue import Queues, SubscriberQueue
@@ -46,8 +45,7 @@ class QueueSampler:
         self._ticks.append(now)
         if before is not None and known:
             samples = [_sample(one, before, now) for one in known]
-            with self._pool.connection(_PATIENCE_S) as connection:
-                act_as(connection, BOOKKEEPER)
+            with self._pool.connection(_PATIENCE_S) as connection, bookkeeping(connection):
                 sample_rows.write(connection, self._queues.agent, samples)
 
     def _tick(self, known: Sequence[SubscriberQueue]) -> _Tick:

@@ -1,23 +1,41 @@
-"""Whose transaction it is: one of our own, or the caller's, which we leave as we found it."""
+"""Transactions as the bookkeeper: ones of our own, and the caller's, left as they were found."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 
-from psycopg import Connection
+from psycopg import AsyncConnection, Connection
 from psycopg.rows import tuple_row
+from psycopg_pool import AsyncConnectionPool
 
 from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
+from packhorse.db.roles import act_as, role_statement
 
 Connect = Callable[[], AbstractContextManager[Connection]]
 """Lends a connection that nobody else uses, such as a pool's `connection`."""
 
 
 @contextmanager
+def bookkeeping(connection: Connection) -> Iterator[Connection]:
+    """Give a transaction as the bookkeeper, over a connection that is in none."""
+    with connection.transaction():
+        act_as(connection, BOOKKEEPER)
+        yield connection
+
+
+@asynccontextmanager
+async def as_bookkeeper(
+    pool: AsyncConnectionPool[AsyncConnection],
+) -> AsyncIterator[AsyncConnection]:
+    """Give a transaction as the bookkeeper to a route, over a connection of its pool."""
+    async with pool.connection() as connection:
+        await connection.execute(role_statement(BOOKKEEPER))
+        yield connection
+
+
+@contextmanager
 def writing(connect: Connect) -> Iterator[Connection]:
     """Give a transaction as the bookkeeper."""
-    with connect() as connection, connection.transaction():
-        act_as(connection, BOOKKEEPER)
+    with connect() as connection, bookkeeping(connection):
         yield connection
 
 
