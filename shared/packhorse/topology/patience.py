@@ -34,11 +34,17 @@ class PatientConnection(SessionConnection):
 PatientPool = ConnectionPool[PatientConnection]
 
 
-def bookkeeper_connection(url: str, application: str) -> PatientConnection:
-    """Return a connection of the bookkeeper's, on which each statement is its own transaction."""
+def bookkeeper_connection(
+    url: str, application: str, patience_s: float = PATIENCE_S, **settings: Any
+) -> PatientConnection:
+    """Return a connection of the bookkeeper's, on which each statement is its own transaction.
+
+    `settings` go before those that all have.
+    """
     connection = PatientConnection.connect(
-        conninfo(url), autocommit=True, **_settings(url, application)
+        conninfo(url), autocommit=True, **_settings(url, application) | settings
     )
+    connection.patience_s = patience_s
     try:
         act_always_as(connection, BOOKKEEPER)
     except BaseException:

@@ -185,7 +185,7 @@ def test_a_session_that_does_not_get_its_role_is_not_used(
 ) -> None:
     store = SqlLeaseStore(database_url)
     with monkeypatch.context() as patch:
-        patch.setattr("packhorse.topology.lease.session.BOOKKEEPER", "nobody")
+        patch.setattr("packhorse.topology.patience.BOOKKEEPER", "nobody")
         for _ in range(2):
             with pytest.raises(StoreUnavailable, match="nobody"):
                 store.look()

@@ -14,8 +14,7 @@ from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.topology.leader import LeaderOnly, NotLeader
 from packhorse.topology.membership import StoreUnavailable
-from packhorse.topology.patience import PatientConnection
-from packhorse.topology.voting import session
+from packhorse.topology.patience import bookkeeper_connection
 from packhorse.topology.voting.election_order import VotingElectionOrder
 from packhorse.topology.voting.member import VotingMember
 from packhorse.topology.voting.records import Member, StoreView, Vote, Voting
@@ -122,8 +121,9 @@ def test_of_two_first_views_one_is_promoted(stores: Stores) -> None:
 def test_first_views_that_are_promoted_at_the_same_time_are_not_both(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "_TIMEOUTS", Timeouts(60_000, 60_000, 60_000))
-    monkeypatch.setattr(PatientConnection, "patience_s", 60.0)
+    limits = Timeouts(60_000, 60_000, 60_000)
+    patient = partial(bookkeeper_connection, patience_s=60.0, session=limits.settings)
+    monkeypatch.setattr("packhorse.topology.voting.sql.bookkeeper_connection", patient)
     opened = [stores.open(name) for name in "xyz"]
     for round_ in range(5):
         begun = [stores.won(f"{round_}-{name}", A) for name in "xyz"]

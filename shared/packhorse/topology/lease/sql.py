@@ -9,7 +9,7 @@ from psycopg import Connection
 
 from packhorse.db.run_sessions import end_sessions
 from packhorse.topology.lease import transitions
-from packhorse.topology.lease.session import CHANNEL, LeaseSession
+from packhorse.topology.lease.session import CHANNEL, lease_session
 from packhorse.topology.lease.store import (
     ClusterState,
     Incarnation,
@@ -80,7 +80,7 @@ class SqlLeaseStore:
         patience_s: float = 4.0,
         backlog: Sequence[Backlog] = BACKLOG,
     ) -> None:
-        self._session = LeaseSession(url, name, patience_s)
+        self._session = lease_session(url, name, patience_s)
         self._backlog = backlog
 
     def renew(self, renewal: Renewal) -> Pulse | None:

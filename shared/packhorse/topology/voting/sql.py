@@ -1,17 +1,18 @@
 """The voting store on Postgres: what one instance has written, all others see at once."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from psycopg import Connection, Rollback
 from psycopg.types.json import Jsonb
 
 from packhorse.db.run_sessions import end_sessions
-from packhorse.db.transactions import writing
+from packhorse.topology.patience import bookkeeper_connection
+from packhorse.topology.store_session import StoreSession
 from packhorse.topology.voting.records import Heartbeat, Member, StoreView, Vote, Voting
-from packhorse.topology.voting.session import HintedSession
 
 _CHANNEL = "packhorse_voting"
 _FORGET_AFTER = "1 day"
@@ -57,13 +58,15 @@ class SqlVotingStore:
 
     def __init__(self, url: str, instance_id: str) -> None:
         self._instance_id = instance_id
-        self._session = HintedSession(url, f"voting {instance_id}", _CHANNEL)
+        self._session = StoreSession(
+            partial(bookkeeper_connection, url, f"voting {instance_id}"), _CHANNEL
+        )
         self._stored: tuple[Member, Mapping[str, str]] | None = None
         self._views: tuple[Voting | None, Voting | None] = (None, None)
 
     def start_time(self) -> int:
         """See `VotingStore.start_time`: the database's clock, or one more than the last."""
-        with self._as_bookkeeper() as connection:
+        with self._transaction() as connection:
             connection.execute(
                 "INSERT INTO topology.cluster (id) VALUES (gen_random_uuid()) "
                 "ON CONFLICT DO NOTHING"
@@ -84,7 +87,7 @@ class SqlVotingStore:
         known, self._stored = self._stored, None  # unknown until the answer is there
         news = (heartbeat.member, heartbeat.properties)
         values = _columns(heartbeat) | {"over": over}
-        with self._as_bookkeeper() as connection:
+        with self._transaction() as connection:
             row = connection.execute(_REWRITE, values).fetchone() if known == news else None
             row = row or connection.execute(_WRITE, values).fetchone()
         if row is not None:
@@ -96,7 +99,7 @@ class SqlVotingStore:
     def read(self) -> StoreView:
         """See `VotingStore.read`: one moment of the database."""
         known, before = (None if view is None else view.id for view in self._views)
-        with self._as_bookkeeper() as connection:
+        with self._transaction() as connection:
             [(cluster_id, beats, votings, votes, *views)] = connection.execute(
                 _READ, {"known": known, "before": before}
             ).fetchall()
@@ -113,7 +116,7 @@ class SqlVotingStore:
 
     def propose(self, voting: Voting) -> None:
         """See `VotingStore.propose`."""
-        with self._as_bookkeeper() as connection:
+        with self._transaction() as connection:
             connection.execute(
                 "INSERT INTO topology.voting (id, replaces, initiator, members) "
                 "VALUES (%s, %s, %s, %s)",
@@ -124,14 +127,14 @@ class SqlVotingStore:
 
     def vote(self, vote: Vote) -> None:
         """See `VotingStore.vote`; only the initiator is notified."""
-        with self._as_bookkeeper() as connection:
+        with self._transaction() as connection:
             initiator = _cast(connection, vote)
         if initiator is not None:
             self._session.notify(initiator)
 
     def withdraw(self, voting_id: str) -> None:
         """See `VotingStore.withdraw`."""
-        with self._as_bookkeeper() as connection:
+        with self._transaction() as connection:
             gone = connection.execute(
                 "DELETE FROM topology.voting WHERE id = %s RETURNING true", (voting_id,)
             ).fetchone()
@@ -141,7 +144,7 @@ class SqlVotingStore:
     def promote(self, voting: Voting) -> bool:
         """See `VotingStore.promote`; ends the leader-only work of those who are left out."""
         left_out: frozenset[str] | None = None
-        with self._as_bookkeeper() as connection:
+        with self._transaction() as connection:
             left_out = _promote(connection, voting)
             if left_out:  # before the commit, so that nobody is voted out and works on
                 end_sessions(connection, left_out)
@@ -152,7 +155,7 @@ class SqlVotingStore:
 
     def leave(self, instance_id: str, runtime_id: str) -> None:
         """See `VotingStore.leave`."""
-        with self._as_bookkeeper() as connection:
+        with self._transaction() as connection:
             connection.execute(
                 "DELETE FROM topology.heartbeat WHERE instance_id = %s AND runtime_id = %s",
                 (instance_id, runtime_id),
@@ -171,8 +174,10 @@ class SqlVotingStore:
         """See `VotingStore.close`."""
         self._session.close()
 
-    def _as_bookkeeper(self) -> AbstractContextManager[Connection]:
-        return writing(self._session.use)
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        with self._session.use() as connection, connection.transaction():
+            yield connection
 
 
 def _cast(connection: Connection, vote: Vote) -> str | None:

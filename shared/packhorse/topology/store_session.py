@@ -3,35 +3,44 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import psycopg
 from psycopg import Connection, sql
+from psycopg.pq import TransactionStatus
 
 from packhorse.db.bell import Bell
-from packhorse.db.engine import Timeouts, connection_arguments, conninfo
 from packhorse.topology.leader import AWAY
 from packhorse.topology.membership import StoreUnavailable
-from packhorse.topology.patience import IMPATIENT, PatientConnection
-
-_TIMEOUTS = Timeouts(statement_ms=5_000, lock_ms=2_000, idle_in_transaction_ms=5_000)
-"""A heartbeat that takes longer has failed: nobody else must wait for it."""
+from packhorse.topology.patience import PatientConnection
 
 _MOST_HINTS = 1_000
 
 
-class HintedSession:
+class StoreSession:
     """A connection in autocommit mode, made when it is needed and anew after it broke.
 
-    It hears `channel`; what it says there itself is not heard. One thread uses it, but for `wake`.
+    It hears `channel`; what it says there itself is not heard. One thread uses it, any wakes it.
     """
 
-    def __init__(self, url: str, name: str, channel: str) -> None:
-        self._url, self._channel = conninfo(url), channel
-        self._settings: Any = connection_arguments(url, name) | {
-            "session": _TIMEOUTS.settings,
-            **IMPATIENT,
-        }
+    def __init__(
+        self,
+        connect: Callable[[], PatientConnection],
+        channel: str,
+        *,
+        away: tuple[type[psycopg.Error], ...] = AWAY,
+        trusted: bool = False,
+    ) -> None:
+        """Take the errors that become `StoreUnavailable`; others are raised as they are.
+
+        A connection that is `trusted` is used until it breaks. Any other is looked at before each
+        use, and made anew where the server has ended it, and is dropped after each error.
+        """
+        self._connect, self._channel = connect, channel
+        self._away, self._trusted = away, trusted
+        self.together_s = 0.0
+        """Hints that follow one within this time are answered with it."""
+        self.number = 0
+        """Of the connection; the next one has another."""
         self._connection: PatientConnection | None = None
         self._hints: list[str] = []
         self._bell = Bell()
@@ -44,9 +53,10 @@ class HintedSession:
         """
         try:
             yield self._connected()
-        except AWAY as error:
-            self._drop()
-            raise StoreUnavailable(f"the cluster's database says: {error}") from error
+        except self._away as error:
+            if not (self._trusted and self._is_idle()):  # it has more than refused something
+                self._drop()
+            raise StoreUnavailable(f"the cluster's database can't be asked: {error}") from error
         except BaseException:
             self._drop()
             raise
@@ -57,12 +67,17 @@ class HintedSession:
             connection.execute("SELECT pg_notify(%s, %s)", (self._channel, payload))
 
     def wait(self, seconds: float, concerns: Callable[[str], bool] = lambda _: True) -> None:
-        """Return after a hint whose payload concerns, after `wake`, or after `seconds`."""
+        """Return soon after a hint whose payload concerns, after `wake`, or after `seconds`.
+
+        Also after a hint that has come while the connection was in use.
+        """
         until = time.monotonic() + seconds
         while not self._has_heard(concerns):
-            rest = until - time.monotonic()
-            if rest <= 0 or self._bell.wait(rest, self._connection):
+            rung = self._bell.wait(until - time.monotonic(), self._connection)
+            if rung or time.monotonic() >= until:
                 return
+        self._bell.wait(min(until - time.monotonic(), self.together_s))
+        self._has_heard(concerns)
 
     def wake(self) -> None:
         """Let `wait` return, now or the next time; may be called by any thread."""
@@ -74,12 +89,23 @@ class HintedSession:
         self._bell.close()
 
     def _connected(self) -> Connection:
-        self._collect()  # so that a connection which the server has ended is noticed
-        if self._connection is None or self._connection.closed:
-            made = PatientConnection.connect(self._url, autocommit=True, **self._settings)
+        if not self._trusted:
+            self._collect()
+        if self._connection is None:
+            made = self._connect()
+            try:
+                made.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+            except BaseException:
+                made.close()
+                raise
             self._connection = made
-            made.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+            self.number += 1
         return self._connection
+
+    def _is_idle(self) -> bool:
+        connection = self._connection
+        status = None if connection is None else connection.info.transaction_status
+        return status is TransactionStatus.IDLE
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
@@ -94,7 +120,7 @@ class HintedSession:
 
     def _collect(self) -> None:
         """Keep what others have said; anybody can say anything, so only a little of it."""
-        if self._connection is None or self._connection.closed:
+        if self._connection is None:
             return
         try:
             own = self._connection.server_pid
