@@ -113,7 +113,8 @@ class Topology:
     def start(self) -> None:
         """Bring the database to the newest schema and begin to take part.
 
-        Raises `DatabaseUnavailable`, `DatabaseUnusable`; a database that is lost later is not told.
+        Raises `DatabaseUnavailable`, `DatabaseUnusable`. Nothing is raised when the database is
+        lost later: that is waited for.
         """
         prepare_database(self._url, self._role, setting="database_url= or PACKHORSE_DATABASE_URL")
         self.pool.start()

@@ -35,8 +35,8 @@ from packhorse.topology import properties
 from packhorse.topology.own_cluster import OwnCluster
 
 LEADER_TASKS = (LEADER_TASK,)
-"""Add these to the `Announced.leader_tasks` of a program with a cluster: who has them fires
-schedules that only one instance fires."""
+"""Add these to the `InstanceProperties.leader_tasks` of a program with a cluster: who has them
+fires schedules that only one instance fires."""
 
 _OWN_CONNECTIONS = 6
 """For lease, claims, scheduler and declarations: never lent to consumers, who may take all of

@@ -160,7 +160,7 @@ class Reader(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the backend; polling afterwards is a bug."""
+        """Close the reader, and no other one; polling afterwards is a bug."""
         ...
 
     def __enter__(self) -> Self:

@@ -102,7 +102,7 @@ class DeduplicatedLog:
 
         - `DuplicateUnknown`: it was appended and not confirmed; try again later.
         - `NotAppended`: it is certainly not in the log; try again later, in the same order.
-        - `ProducerFenced`, `ProducerExpired`, `TooManyProducers`: see `deduplication`.
+        - `ProducerFenced`, `ProducerExpired`, `TooManyActiveProducers`: see `deduplication`.
         - `RecordTooLarge`, `TopicMissing`: the journal won't take it.
         - `SequenceOvertaken`: it failed, but a later one of the batch did not.
 

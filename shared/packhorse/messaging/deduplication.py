@@ -137,7 +137,7 @@ class Deduplication:
         Raises:
             ProducerFenced: the name is in use under a newer epoch.
             ProducerExpired: the name is unknown, and may be a forgotten one.
-            TooManyProducers: the name is unknown, and there is no room for another.
+            TooManyActiveProducers: the name is unknown, and there is no room for another.
         """
         verdict = self.verdict(producer, sequence, epoch)
         known = self._producers.get(producer)

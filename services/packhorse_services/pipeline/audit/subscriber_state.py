@@ -32,7 +32,7 @@ class Joined:
     offset: int
     agents: tuple[str, ...]
     left_out: str
-    """Which packages up to there are not in it, as in a `Snapshot`."""
+    """Which packages up to there are not in it, as in a `ContentSnapshot`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ class DatabaseSnapshots:
 
 
 def _document(state: DeduplicationState) -> dict[str, Any]:
-    """Return what the column holds: the floor, and epoch, sequence and last use of each name."""
+    """Return what the column holds: the watermark; epoch, sequence and last use of each name."""
     known = {
         name: [kept.epoch, kept.sequence, kept.used_ms] for name, kept in state.producers.items()
     }

@@ -29,7 +29,7 @@ EXPORTS = 3
 
 
 class EarlyDrafts:
-    """Drafts of one snapshot that was taken without the lock; see `drafting.Drafts`.
+    """Drafts of one snapshot that was taken without the lock; see `draft_export.Drafts`.
 
     Whatever is numbered up to `seen` was in the snapshot, or carries nothing of the same paths.
     """

@@ -127,7 +127,7 @@ class PrunedJobs:
 
 
 class PruneHistory:
-    """A consumer that prunes by the rule in its job's properties (`history_rule.rule_of`).
+    """A consumer that prunes by the rule in its job's properties (`rule_of`).
 
     Then it forgets the topics that nothing uses any more, if the view of the cluster holds.
     """
