@@ -14,12 +14,11 @@ from rich.progress import (
 )
 
 from packhorse.client.errors import ClientError, Refused
+from packhorse.runtime.reason_change import ReasonChange
 from packhorse_services.cli.client import output
 
 _EVERY_S = 10.0
 _EVERY_LINES = 500
-_AGAIN_S = 60.0
-"""After that long the same reason is reported again."""
 
 
 @dataclass(slots=True)
@@ -61,7 +60,7 @@ class News:
         self._name, self._total, self._clock = name, total, clock
         self._lines = self._reported_lines = 0
         self._reported_at = clock()
-        self._reason, self._reason_at = "", 0.0
+        self._reason = ReasonChange(clock)
         self._bar = _bar()
         self._task = self._bar.add_task(name, total=total)
         self._bar.start()
@@ -82,10 +81,8 @@ class News:
     def waits(self, error: ClientError) -> None:
         """Say why a line is sent again: once for each reason, and again after a minute of it."""
         reason = f"{error.status} {error.kind}" if isinstance(error, Refused) else "no answer"
-        now = self._clock()
-        if reason == self._reason and now - self._reason_at < _AGAIN_S:
+        if not self._reason.is_news(reason):
             return
-        self._reason, self._reason_at = reason, now
         why = [one for one in str(error).splitlines() if not one.startswith("Try again")]
         wait_s = error.retry_after_s if isinstance(error, Refused) else None
         when = "soon" if wait_s is None else f"in {wait_s:g} s"

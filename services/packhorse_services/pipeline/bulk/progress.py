@@ -16,11 +16,11 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from packhorse.runtime.reason_change import ReasonChange
+
 logger = logging.getLogger(__name__)
 
 _EVERY_S = 5.0
-_AGAIN_S = 60.0
-"""After that long the same reason is reported again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class PhaseProgress:
         self._phase, self._total, self._clock = phase, total, clock
         self._before: Amount | None = None
         self._began = self._reported_at = clock()
-        self._reason, self._reason_at = "", 0.0
+        self._reason = ReasonChange(clock)
         self._console = console or Console(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -104,10 +104,8 @@ class PhaseProgress:
 
     def waits(self, reason: str) -> None:
         """Say why something is tried again: once for each reason, and again after a minute."""
-        now = self._clock()
-        if reason == self._reason and now - self._reason_at < _AGAIN_S:
+        if not self._reason.is_news(reason):
             return
-        self._reason, self._reason_at = reason, now
         if self._bar.disable:
             logger.warning("waits, and tries again", extra={"reason": reason})
         else:
