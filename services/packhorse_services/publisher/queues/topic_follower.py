@@ -16,7 +16,6 @@ from packhorse.messaging.api import (
     TopicMissing,
 )
 from packhorse.messaging.reading import Polled, keep_yielding
-from packhorse.runtime.changes import ChangeSignal
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 
 Handler = Callable[[Record, bool], None]
@@ -38,7 +37,6 @@ class TopicFollower(WorkerComponent):
         self._caught_up = threading.Event()
         self._polled = Polled()
         self._worker = Worker(f"follow-{topic}", self._run, wake=self._polled.wake)
-        self.changes = ChangeSignal()
 
     def check(self) -> None:
         """Raise `NotCaughtUp` until the topic was read to its end once."""
@@ -78,10 +76,7 @@ class TopicFollower(WorkerComponent):
                 reader.position(number) >= end for number, end in enumerate(ends)
             ):
                 self._caught_up.set()
-            records = reader.poll(_POLL_S)
-            for record in records:
+            for record in reader.poll(_POLL_S):
                 self._handler(record, self._caught_up.is_set())
                 self._positions[record.partition] = record.offset + 1
-            if records:
-                self.changes.announce()
             yield
