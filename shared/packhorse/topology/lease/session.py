@@ -9,9 +9,11 @@ from packhorse.topology.patience import bookkeeper_connection
 from packhorse.topology.store_session import StoreSession
 
 CHANNEL = "packhorse_topology"
+_APPLICATION = "packhorse-topology"
+"""The session's name in the database."""
 
 
-def lease_session(url: str, name: str, patience_s: float) -> StoreSession:
+def lease_session(url: str, patience_s: float) -> StoreSession:
     """Return a session of which all errors are `StoreUnavailable`.
 
     A commit is not waited for until it is on disk, unless its transaction says so.
@@ -21,7 +23,7 @@ def lease_session(url: str, name: str, patience_s: float) -> StoreSession:
     connect = partial(
         bookkeeper_connection,
         url,
-        name,
+        _APPLICATION,
         patience_s,
         prepare_threshold=1,
         connect_timeout=str(max(2, int(patience_s))),

@@ -19,7 +19,6 @@ from packhorse.topology.lease.store import (
     Pulse,
     Renewal,
 )
-from packhorse.topology.lease.transitions import BACKLOG, Backlog
 
 _TOGETHER_S, _APART_S = 0.2, 0.01
 """Changes that come one upon another, as when all instances start, are answered together: after
@@ -66,22 +65,13 @@ WHERE id = %s RETURNING runtime_id, state, lease_end > clock_timestamp()
 
 
 class SqlLeaseStore:
-    """`LeaseStore` over one connection; `name` is that of its session in the database.
+    """`LeaseStore` over one connection.
 
-    `patience_s`, less than half of a lease, bounds each wait for an answer. `backlog` deals with
-    what an instance left behind when it has ended; all programs of a cluster give the same.
+    `patience_s`, less than half of a lease, bounds each wait for an answer.
     """
 
-    def __init__(
-        self,
-        url: str,
-        name: str = "packhorse-topology",
-        *,
-        patience_s: float = 4.0,
-        backlog: Sequence[Backlog] = BACKLOG,
-    ) -> None:
-        self._session = lease_session(url, name, patience_s)
-        self._backlog = backlog
+    def __init__(self, url: str, *, patience_s: float = 4.0) -> None:
+        self._session = lease_session(url, patience_s)
 
     def renew(self, renewal: Renewal) -> Pulse | None:
         """See `LeaseStore.renew`; one statement while nothing changes."""
@@ -126,7 +116,7 @@ class SqlLeaseStore:
                 return
             transitions.cut_leases(connection)
             expired = transitions.retire_expired(connection, judge)
-            settled = transitions.deactivate_all(connection, self._backlog)
+            settled = transitions.deactivate_all(connection)
             transitions.elect(connection, expired)
             if expired or settled:
                 transitions.next_seq(connection)
@@ -138,7 +128,7 @@ class SqlLeaseStore:
             if not transitions.lock_cluster(connection):
                 return
             if left := transitions.deactivate(connection, who):
-                transitions.complete_deactivation(connection, who, self._backlog)
+                transitions.complete_deactivation(connection, who)
                 transitions.elect(connection, left)
                 transitions.next_seq(connection)
 
@@ -187,7 +177,7 @@ class SqlLeaseStore:
             return JoinOutcome.TAKEN
         retired = transitions.deactivate(connection, former)
         end_sessions(connection, [former.runtime_id])
-        settled = transitions.complete_deactivation(connection, former, self._backlog)
+        settled = transitions.complete_deactivation(connection, former)
         transitions.elect(connection, retired)
         if settled:
             return None

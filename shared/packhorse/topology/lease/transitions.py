@@ -2,7 +2,7 @@
 
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import psycopg
 from psycopg import Connection
@@ -18,21 +18,6 @@ logger = logging.getLogger(__name__)
 _PATIENCE = "100ms"
 _REMEMBERED = "7 days"
 _MOST_REMEMBERED = 500
-
-Backlog = Callable[[Connection, Incarnation], None]
-"""Deals with what an instance left behind, in the transaction that makes it inactive.
-
-It runs in whichever process sees the end first, so all programs of a cluster have the same. It is
-tried again later when it raises `psycopg.errors.LockNotAvailable`.
-"""
-
-
-def revoke_leader_tasks(connection: Connection, who: Incarnation) -> None:
-    """Take the leader tasks from an instance that has ended."""
-    revoke(connection, who.runtime_id)
-
-
-BACKLOG: tuple[Backlog, ...] = (revoke_leader_tasks,)
 
 
 def lock_cluster(connection: Connection) -> bool:
@@ -139,26 +124,28 @@ def elect(connection: Connection, gone: Sequence[int]) -> None:
         )
 
 
-def deactivate_all(connection: Connection, backlog: Sequence[Backlog]) -> bool:
+def deactivate_all(connection: Connection) -> bool:
     """End the work of all deactivating instances and make them inactive; true if it did one."""
     rows = connection.execute(
         "SELECT id, runtime_id FROM topology.instance WHERE state = 'DEACTIVATING' ORDER BY joined"
     ).fetchall()
     gone = [Incarnation(*row) for row in rows]
     end_sessions(connection, [who.runtime_id for who in gone])
-    settled = [complete_deactivation(connection, who, backlog) for who in gone]
+    settled = [complete_deactivation(connection, who) for who in gone]
     return any(settled)
 
 
-def complete_deactivation(
-    connection: Connection, who: Incarnation, backlog: Sequence[Backlog]
-) -> bool:
-    """Make a deactivating instance inactive; false while its backlog can't be dealt with."""
+def complete_deactivation(connection: Connection, who: Incarnation) -> bool:
+    """Make a deactivating instance inactive, and take its leader tasks from it.
+
+    Whichever process sees the end first does it. False while a transaction holds one of the tasks,
+    for which it waits a moment (`LockNotAvailable`): then nothing has changed, and it is tried
+    again later.
+    """
     try:
         with connection.transaction():
             connection.execute("SELECT set_config('lock_timeout', %s, true)", (_PATIENCE,))
-            for deal_with in backlog:
-                deal_with(connection, who)
+            revoke(connection, who.runtime_id)
             connection.execute(
                 """
                 UPDATE topology.instance SET state = 'INACTIVE', properties = '{}',
