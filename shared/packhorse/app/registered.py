@@ -20,6 +20,16 @@ from packhorse.topology.listeners import Listener
 from packhorse.topology.properties import PropertyProvider
 
 
+@dataclass(frozen=True, slots=True)
+class RegisteredHandler:
+    """What hears events, and which; see `EventBus.subscribe`."""
+
+    patterns: Sequence[str]
+    handler: Handler
+    where: Sequence[Template] = ()
+    gaps: bool = False
+
+
 @dataclass(slots=True)
 class Registered:
     """What the program does, as far as it has said."""
@@ -28,7 +38,7 @@ class Registered:
     consumers: list[tuple[str, Consumer]] = field(default_factory=list)
     schedules: list[ScheduleDefinition] = field(default_factory=list)
     queues: list[QueueConfiguration] = field(default_factory=list)
-    handlers: list[tuple[Sequence[str], Handler, Sequence[Template]]] = field(default_factory=list)
+    handlers: list[RegisteredHandler] = field(default_factory=list)
     listeners: list[Listener] = field(default_factory=list)
     leader_tasks: list[str] = field(default_factory=list)
     providers: Sequence[PropertyProvider] = ()
@@ -67,8 +77,8 @@ def running_app(configuration: AppConfiguration, registered: Registered) -> Runn
         declared=Declared(registered.queues, registered.schedules),
         pool=topology.pool,
     )
-    for patterns, handler, where in registered.handlers:
-        host.events.subscribe(patterns, handler, where=where)
+    for one in registered.handlers:
+        host.events.subscribe(one.patterns, one.handler, where=one.where, gaps=one.gaps)
     for listener in registered.listeners:
         topology.on_change(listener)
     watches = ContentWatches(topology.connection, registered.watches)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from packhorse.app.registered import Registered
+from packhorse.app.registered import Registered, RegisteredHandler
 from packhorse.app.watching import heard_below
 from packhorse.content.node import check_path
 from packhorse.errors import Permanent
@@ -75,17 +75,23 @@ class Registering:
         self._registered.schedules.append(require_schedule(definition))
 
     def on_event(
-        self, *patterns: str, where: Mapping[str, Any] | Sequence[Template] = ()
+        self,
+        *patterns: str,
+        where: Mapping[str, Any] | Sequence[Template] = (),
+        gaps: bool = False,
     ) -> Callable[[HandlerT], HandlerT]:
         """Let the function below hear the events whose topics and properties fit.
 
-        `where` has conditions such as `{">=size": 10}`; of several mappings one must match.
+        `where` has conditions such as `{">=size": 10}`; of several mappings one must match. With
+        `gaps` it also hears when it has missed events, whatever they were: an event of the topic
+        `packhorse/event/GAP`, whose `reason` is `slow` with the number that was `lost`, or `pruned`
+        with the moment `since` when the program had heard all.
         """
         templates = (where,) if isinstance(where, Mapping) else tuple(where)
 
         def register(handler: HandlerT) -> HandlerT:
             require_consumer(handler)
-            self._registered.handlers.append((patterns, handler, templates))
+            self._registered.handlers.append(RegisteredHandler(patterns, handler, templates, gaps))
             return handler
 
         return register
@@ -113,7 +119,7 @@ class Registering:
             watch = ContentWatch(self._name_for(name), roots, types=types)
             self._watch(watch)
             heard = heard_below(roots, handler, watch.name if types else None)
-            self._registered.handlers.append(((TOPICS,), heard, ()))
+            self._registered.handlers.append(RegisteredHandler((TOPICS,), heard))
             return handler
 
         return register

@@ -140,7 +140,7 @@ class Instance:
         self.distribution = EventDistribution(url, name, self.bus, self.hints, settings=settings)
         self.distribution.outbox._patience_s = 120.0
         self.heard: list[Event] = []
-        self.ear = self.bus.subscribe("**", self.heard.append, name="ear")
+        self.ear = self.bus.subscribe("**", self.heard.append)
 
     def names(self) -> list[Any]:
         """Return the names of the events that were heard, in order."""

@@ -13,6 +13,7 @@ import pytest
 from packhorse import App
 from packhorse.content import tree
 from packhorse.content.node import Node
+from packhorse.db.connect import connect
 from packhorse.db.transactions import within
 from packhorse.errors import Permanent
 from packhorse.jobs.consumer import JobContext
@@ -20,6 +21,8 @@ from packhorse.jobs.content_changes.change import ChangeKind, ContentChange
 from packhorse.jobs.content_changes.recording import record_changes
 from packhorse.jobs.content_changes.watches import list_watches
 from packhorse.jobs.event import Event
+from packhorse.jobs.events.delivery import GAP
+from packhorse.jobs.events.pruning import EventRetention, prune_events
 from packhorse.jobs.job import Job, JobState
 from packhorse.topology.events import TopologyEvent
 from packhorse.topology.leader import NotLeader
@@ -89,6 +92,36 @@ def test_jobs_and_events_of_a_transaction_are_there_when_it_commits(database_url
             assert done.wait(WAIT_S)
         assert topics == ["order/local", "order/kept"]
         made.add("work", connection=connection)  # also while it does not run
+
+
+def test_a_handler_hears_of_the_events_that_its_program_has_missed(database_url: str) -> None:
+    made, heard = app(database_url, instance_id="one"), threading.Event()
+    told: list[Event] = []
+    others: list[Event] = []
+    made.on_event("order/**", where={">=size": 10})(others.append)
+
+    @made.on_event("order/**", where={">=size": 10}, gaps=True)
+    def order(event: Event) -> None:
+        told.append(event)
+        if event.topic == "order/kept":
+            heard.set()
+
+    def give(topic: str) -> None:
+        with psycopg.connect(database_url) as connection:
+            made.send(topic, {"size": 12}, everywhere=True, connection=connection)
+
+    with made.running():
+        give("order/kept")
+        assert heard.wait(WAIT_S)
+    give("order/missed")
+    prune_events(lambda: connect(database_url, "tests"), EventRetention(events_s=0))
+    heard.clear()
+    with made.running():
+        give("order/kept")
+        assert heard.wait(WAIT_S)
+    assert [event.topic for event in told] == ["order/kept", GAP, "order/kept"]
+    assert told[1].properties["reason"] == "pruned"
+    assert [event.topic for event in others] == ["order/kept", "order/kept"]
 
 
 def test_a_schedule_gives_its_consumer_jobs(database_url: str) -> None:

@@ -129,7 +129,7 @@ def test_echoes_are_local_events_of_the_one_and_distributed_to_the_others(
 def test_a_slow_handler_does_not_hold_up_the_others(database_url: str) -> None:
     let_go = threading.Event()
     with Instance(database_url, "a", slow_s=0.3).running() as a:
-        slow = a.bus.subscribe("**", lambda _: bool(let_go.wait(120)), name="slow")
+        slow = a.bus.subscribe("**", lambda _: bool(let_go.wait(120)))
         emit_all(database_url, *(f"n{number}" for number in range(1_000)))
         eventually(lambda: len(a.heard) == 1_000)
         assert slow.state().slow

@@ -91,7 +91,7 @@ def test_a_slow_handler_is_reported_and_delays_nobody_afterwards(
     strict: EventBus, stuck: Stuck, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[Event] = []
-    slow = strict.subscribe("**", stuck, name="stuck")
+    slow = strict.subscribe("**", stuck)
     strict.subscribe("**", heard.append)
     with caplog.at_level(logging.WARNING):
         send_until_slow(strict, Event("first"), stuck, clock)
@@ -100,7 +100,7 @@ def test_a_slow_handler_is_reported_and_delays_nobody_afterwards(
     eventually(lambda: len(heard) == 9)
     assert stuck.heard == [Event("first")]
     assert (slow.state().slow, slow.state().waiting) == (True, 9)
-    assert sum("stuck is slow at first" in message for message in caplog.messages) == 1
+    assert sum("Stuck is slow at first" in message for message in caplog.messages) == 1
     stuck.let_go.set()
     eventually(lambda: not slow.state().slow)
     assert slow.state().done == 9

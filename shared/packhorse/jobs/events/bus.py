@@ -74,7 +74,6 @@ class EventBus:
         handler: Handler,
         *,
         where: Sequence[Template] = (),
-        name: str = "",
         gaps: bool = False,
     ) -> HandlerRegistration:
         """Let a handler hear the events whose topics and properties fit, from now on.
@@ -84,7 +83,7 @@ class EventBus:
         """
         wanted = EventFilter((patterns,) if isinstance(patterns, str) else tuple(patterns), where)
         delivery = HandlerDelivery(
-            name or getattr(handler, "__qualname__", type(handler).__name__),
+            getattr(handler, "__qualname__", type(handler).__name__),
             wanted,
             handler,
             EventMailbox(self._capacity, self._slow_s),
