@@ -60,21 +60,18 @@ class SubscriberProgram:
     catching_up: CatchingUp
 
 
-def assemble(
-    settings: Settings, journal: Journal, blobs: BlobStore, clock: Clock | None = None
-) -> SubscriberProgram:
+def assemble(settings: Settings, journal: Journal, blobs: BlobStore) -> SubscriberProgram:
     """Return a subscriber whose components are ready to be started in their order."""
     metrics.report("packhorse_subscriber_")
-    return _Assembly(settings, journal, blobs, clock or SystemClock()).subscriber()
+    return _Assembly(settings, journal, blobs).subscriber()
 
 
 class _Assembly:
     """What several parts share while they are being made."""
 
-    def __init__(
-        self, settings: Settings, journal: Journal, blobs: BlobStore, clock: Clock
-    ) -> None:
-        self.settings, self.journal, self.blobs, self.clock = settings, journal, blobs, clock
+    def __init__(self, settings: Settings, journal: Journal, blobs: BlobStore) -> None:
+        self.settings, self.journal, self.blobs = settings, journal, blobs
+        self.clock = SystemClock()
         self.topics = settings.topics
         self.identity = Identity(
             settings.subscriber,
@@ -95,11 +92,11 @@ class _Assembly:
             self.connections.lease,
             self.identity.instance,
             LeaseSettings(settings.lease_s),
-            clock,
+            self.clock,
         )
         self.clears, self.control = ClearCommands(), SubscriptionControl()
         in_log = partial(package_at, journal, self.topics.package)
-        self.staging = Staging(settings.wait_for, clock, in_log) if settings.wait_for else None
+        self.staging = Staging(settings.wait_for, self.clock, in_log) if settings.wait_for else None
         self.memory = PackageMemory(settings.remember_packages_h)
 
     def subscriber(self) -> SubscriberProgram:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import wraps
 
 from packhorse.db.transactions import Connect, writing
 from packhorse.jobs.content_changes.change import ChangeKind, ContentChange, WatchedRoots
@@ -35,6 +36,7 @@ def heard_below(roots: Sequence[str], handler: Handler, watch: str | None) -> Ha
     """
     held = WatchedRoots(roots)
 
+    @wraps(handler, updated=())  # reports of slow handlers say its name
     def hear(event: Event) -> None:
         given = event.properties
         if given.get("watch") != watch:

@@ -101,7 +101,7 @@ def unpack(
     yield from read_nodes(decompress_stream(stored, body.content_length), limits)
 
 
-def unpack_ahead(message: PackageMessage, limits: PackageLimits = LIMITS) -> int:
+def unpack_ahead(message: PackageMessage) -> int:
     """Do of `unpack` what needs no blob and little memory; return the bytes that are kept for it.
 
     That is, verify and decompress an inline body of up to 1 MiB. Raises as `unpack` does.
@@ -109,7 +109,7 @@ def unpack_ahead(message: PackageMessage, limits: PackageLimits = LIMITS) -> int
     body = message.body
     if body is None or body.inline is None or body.content_length > AT_ONCE_BYTES:
         return 0
-    _check_length(body, limits)
+    _check_length(body, LIMITS)
     body.content = b"".join(_inline(body, body.inline))
     return body.content_length
 

@@ -143,9 +143,9 @@ class EventStream(ABC):
         return self._streams.ended or self._life.over
 
 
-def gap_block(document: BaseModel, id_: str | None = None) -> ServerSentEvent:
+def gap_block(document: BaseModel) -> ServerSentEvent:
     """Return the event that says that the client has missed some."""
-    return ServerSentEvent(event="gap", raw_data=document.model_dump_json(), id=id_)
+    return ServerSentEvent(event="gap", raw_data=document.model_dump_json())
 
 
 def unknown_event_id() -> Problem:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import psycopg
 from psycopg import Connection, sql
 
-from packhorse.clock import Clock, SystemClock
+from packhorse.clock import SystemClock
 from packhorse.db.bell import Bell
 from packhorse.db.connect import connect, retry_pause_s
 from packhorse.runtime.lifecycle import Worker
@@ -31,8 +31,8 @@ class Listener:
     lost. All methods may be called by any thread.
     """
 
-    def __init__(self, url: str, name: str = "packhorse-hints", clock: Clock | None = None) -> None:
-        self._url, self._name, self._clock = url, name, clock or SystemClock()
+    def __init__(self, url: str, name: str = "packhorse-hints") -> None:
+        self._url, self._name, self._clock = url, name, SystemClock()
         self._lock = threading.Lock()
         self._callbacks: dict[str, list[Callback]] = {}
         self._bell, self._stopping = Bell(), threading.Event()

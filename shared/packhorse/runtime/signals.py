@@ -3,7 +3,7 @@
 import queue
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -11,10 +11,8 @@ TO_END = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def set_by_signals(
-    event: threading.Event, numbers: Sequence[signal.Signals] = TO_END
-) -> Iterator[None]:
-    """Set `event` on the first of these signals inside the block; the second ends the process.
+def set_by_signals(event: threading.Event) -> Iterator[None]:
+    """Set `event` on the first of `TO_END` inside the block; the second ends the process.
 
     To be used by the main thread; raises `ValueError` elsewhere. A handler must not set an event
     itself: when the main thread is interrupted inside `event.wait`, it holds the lock that
@@ -23,7 +21,7 @@ def set_by_signals(
     heard: queue.SimpleQueue[bool] = queue.SimpleQueue()  # `put` may interrupt anything
 
     def handle(_number: int, _frame: FrameType | None) -> None:
-        for number in numbers:
+        for number in TO_END:
             signal.signal(number, signal.SIG_DFL)
         heard.put(True)
 
@@ -32,7 +30,7 @@ def set_by_signals(
             event.set()
 
     reporting = threading.Thread(target=report, name="signals", daemon=True)
-    before = {number: signal.signal(number, handle) for number in numbers}
+    before = {number: signal.signal(number, handle) for number in TO_END}
     reporting.start()
     try:
         yield

@@ -14,7 +14,7 @@ from typing import Literal
 
 import psycopg
 
-from packhorse.clock import Clock, SystemClock
+from packhorse.clock import SystemClock
 from packhorse.runtime.configuration import InvalidConfiguration
 from packhorse.topology.announcement_store import AnnouncementReader
 from packhorse.topology.discovery import Discovery
@@ -23,7 +23,6 @@ from packhorse.topology.lease.judgement import LONGEST_INTERVAL
 from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.lease.sql import SqlLeaseStore
 from packhorse.topology.membership import Membership, StoreUnavailable
-from packhorse.topology.participation import RemoteClusters
 from packhorse.topology.patience import bookkeeper_connection
 from packhorse.topology.properties import (
     DEFAULT_PREFIX,
@@ -152,34 +151,30 @@ def open_discovery(
     url: str,
     settings: TopologySettings,
     providers: Iterable[PropertyProvider] = (),
-    *,
-    remotes: RemoteClusters | None = None,
-    clock: Clock | None = None,
 ) -> Discovery:
     """Return the component that takes part in the cluster of a database; it is not started.
 
-    Nothing connects before the start. `remotes` is by default what the cluster's connectors have
-    heard. Raises `InvalidConfiguration` when the id or its file can't be used.
+    Nothing connects before the start. Raises `InvalidConfiguration` when the id or its file can't
+    be used.
     """
     prefix = settings.leader_prefix if settings.leader_prefix != DEFAULT_PREFIX else None
     return Discovery(
-        _membership(url, settings, clock),
+        _membership(url, settings),
         providers=[FixedProperties({LEADER_PREFIX: prefix}, ranking=_ABOVE_ALL), *providers],
-        remotes=remotes or SqlRemoteClusters(url),
+        remotes=SqlRemoteClusters(url),
         min_event_delay_s=settings.min_event_delay_s,
-        clock=clock,
     )
 
 
-def _membership(url: str, settings: TopologySettings, clock: Clock | None) -> Membership:
+def _membership(url: str, settings: TopologySettings) -> Membership:
     own_id = instance_id(settings.instance_id, settings.instance_id_file)
     interval_s, timeout_s = settings.times
     if settings.store == "lease":
         store = SqlLeaseStore(url, patience_s=min(4.0, timeout_s * 0.4))
-        return LeaseMember(store, own_id, interval_s=interval_s, lease_s=timeout_s, clock=clock)
+        return LeaseMember(store, own_id, interval_s=interval_s, lease_s=timeout_s)
     times = VotingTimes(interval_s, timeout_s)
     votes = SqlVotingStore(url, own_id)
-    return VotingMember(votes, own_id, times=times, prefix=settings.leader_prefix, clock=clock)
+    return VotingMember(votes, own_id, times=times, prefix=settings.leader_prefix)
 
 
 class SqlRemoteClusters:
@@ -189,8 +184,8 @@ class SqlRemoteClusters:
     of a cluster would hold one. Contents are read when they have changed.
     """
 
-    def __init__(self, database_url: str, clock: Clock | None = None) -> None:
-        self._url, self._clock = database_url, clock or SystemClock()
+    def __init__(self, database_url: str) -> None:
+        self._url, self._clock = database_url, SystemClock()
         self._fresh_until = -math.inf
         self._reader, self._chooser = AnnouncementReader(), Chooser()
 

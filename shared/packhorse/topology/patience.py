@@ -12,6 +12,7 @@ from packhorse.db.roles import act_always_as
 from packhorse.db.session import SessionConnection
 
 PATIENCE_S = 5.0
+_POOL_SIZE = 4
 IMPATIENT = {"connect_timeout": "5", "tcp_user_timeout": "5000"}
 """Of sessions that heartbeats need, whatever the database's URL allows others."""
 _LIMITS = Timeouts(statement_ms=4_000, lock_ms=2_000, idle_in_transaction_ms=5_000)
@@ -53,14 +54,14 @@ def bookkeeper_connection(
     return connection
 
 
-def patient_pool(url: str, application: str, *, size: int = 4) -> PatientPool:
+def patient_pool(url: str, application: str) -> PatientPool:
     """Return a pool that connects when first used, and checks a connection before lending it."""
     pool = ConnectionPool(
         conninfo(url),
         connection_class=PatientConnection,
         kwargs=_settings(url, application),
         min_size=0,
-        max_size=size,
+        max_size=_POOL_SIZE,
         max_idle=IDLE_S,
         num_workers=1,
         timeout=PATIENCE_S,

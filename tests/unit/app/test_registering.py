@@ -156,6 +156,7 @@ def test_functions_of_one_name_share_a_watch_of_all_their_roots() -> None:
 
     [watch] = app._registered.watches
     assert (watch.name, list(watch.roots)) == ("collector.hear", ["/site/one", "/site/two"])
+    assert [one.handler.__name__ for one in app._registered.handlers] == ["hear", "hear"]
     with pytest.raises(Permanent, match="other types already"):
         app.on_content("/site", types=["image"])(hear)
     app.watch("images/seen", "/dam", types=["image"])

@@ -14,6 +14,7 @@ from packhorse_services.cli.stack.forked import ForkedProcess, ForkServer
 
 _MAX_LOG_BYTES = 16 * 1024 * 1024
 _SHOWN_BYTES = 4096
+_SHOWN_LINES = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +83,12 @@ class ChildProcess:
         self._process.kill()
         self._process.wait()
 
-    def last_lines(self, count: int = 15) -> str:
+    def last_lines(self) -> str:
         """Return the end of what it has said since it was spawned."""
         with self.log.open("rb") as log:
             log.seek(max(self._said_before, self.log.stat().st_size - _SHOWN_BYTES))
             lines = log.read().decode(errors="replace").splitlines()
-        return "\n".join(lines[-count:])
+        return "\n".join(lines[-_SHOWN_LINES:])
 
 
 def _environment(settings: Mapping[str, str]) -> dict[str, str]:

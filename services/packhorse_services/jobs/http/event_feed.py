@@ -14,7 +14,7 @@ from packhorse.db.transactions import Connect, bookkeeping
 from packhorse.jobs.events.position import EventPosition, EventRound
 from packhorse.jobs.events.reading import EventPage, StoredEvent, position_now, read_page
 from packhorse.jobs.names import matches
-from packhorse.runtime.feed import LIFE_S, EventStream, Streams, gap_block
+from packhorse.runtime.feed import EventStream, Streams, gap_block
 from packhorse.runtime.metrics import JOBS_EVENT_STREAMS, report
 from packhorse.runtime.periodic import Periodic
 from packhorse.runtime.threads import Threads
@@ -150,10 +150,8 @@ class JobEventStream(EventStream):
         pattern: str,
         position: EventPosition,
         first: EventPage,
-        *,
-        life_s: float = LIFE_S,
     ) -> None:
-        super().__init__(hub, life_s)
+        super().__init__(hub)
         self._hub, self._pattern = hub, pattern
         self._seen, self._first = position, [first]
         self._gap_reported = ""

@@ -46,8 +46,8 @@ class ImportedIds:
     repeat under another id, or one of an id that is farther away, is reported as DUPLICATE.
     """
 
-    def __init__(self, earlier: Earlier = _nothing, kept: int = _KEPT) -> None:
-        self._earlier, self._kept = earlier, kept
+    def __init__(self, earlier: Earlier = _nothing) -> None:
+        self._earlier = earlier
         self._ids: dict[str, None] = {}
         self._recalled: set[str] = set()
         self._span: tuple[int, int, int] | None = None
@@ -57,7 +57,7 @@ class ImportedIds:
         """Note what a transaction that has committed has imported."""
         for package_id in package_ids:
             self._ids[package_id] = None
-        while len(self._ids) > self._kept:
+        while len(self._ids) > _KEPT:
             del self._ids[next(iter(self._ids))]
 
     def duplicates(
@@ -91,7 +91,7 @@ class ImportedIds:
             return
         if self._span is None or self._span[0] != position.epoch:
             behind = position.offset + 1
-            floor = max(position.started_offset + 1, behind - self._kept)
+            floor = max(position.started_offset + 1, behind - _KEPT)
             self._recalled, self._span = set(), (position.epoch, behind, floor)
         epoch, end, floor = self._span
         while end > floor and self._unknown(group):

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from fastapi.sse import ServerSentEvent
 
 from packhorse.clock import Clock
-from packhorse.runtime.feed import LIFE_S, EventStream, Streams, unknown_event_id
+from packhorse.runtime.feed import EventStream, Streams, unknown_event_id
 from packhorse.runtime.metrics import TOPOLOGY_EVENT_STREAMS
 from packhorse.topology.diff import TopologyDiff
 from packhorse.topology.events import EventKind, TopologyEvent
@@ -165,8 +165,8 @@ class TopologyFollower:
 class TopologyEventStream(EventStream):
     """Sends a client what its follower finds in the feed."""
 
-    def __init__(self, feed: Feed, seen: StreamPosition | None, *, life_s: float = LIFE_S) -> None:
-        super().__init__(feed, life_s)
+    def __init__(self, feed: Feed, seen: StreamPosition | None) -> None:
+        super().__init__(feed)
         self._feed, self._follower = feed, TopologyFollower(feed, seen)
 
     async def _round(self) -> AsyncIterator[ServerSentEvent]:

@@ -1,7 +1,7 @@
 """A source that numbers what it sends: nothing goes out twice, however often it is sent (R28)."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from packhorse.client.calls.distributing import Action
@@ -136,9 +136,9 @@ def last_sequence(name: str) -> Operation[int]:
     return _last(found)
 
 
-def is_transient(error: Refused, again_on: Collection[int] = _AGAIN) -> bool:
+def is_transient(error: Refused) -> bool:
     """Return whether the same request may be taken later."""
-    return error.status in again_on or error.kind == _UNDER_WAY
+    return error.status in _AGAIN or error.kind == _UNDER_WAY
 
 
 def _last(document: Mapping[str, Any]) -> int:

@@ -1,6 +1,5 @@
 """Takes the events of a process to all instances of its cluster, through the cluster's database."""
 
-from packhorse.clock import Clock
 from packhorse.db.connect import connect
 from packhorse.jobs.channels import EVENTS
 from packhorse.jobs.events.bus import EventBus
@@ -25,18 +24,16 @@ class EventDistribution:
         hints: Listener,
         *,
         settings: ReceiverSettings | None = None,
-        clock: Clock | None = None,
     ) -> None:
         self._bus = bus
         self.outbox = Outbox(
-            lambda: connect(url, "packhorse-events-out", autocommit=True), instance_id, clock=clock
+            lambda: connect(url, "packhorse-events-out", autocommit=True), instance_id
         )
         self.receiver = Receiver(
             lambda: connect(url, "packhorse-events-in", autocommit=True),
             instance_id,
             bus,
             settings or ReceiverSettings(),
-            clock,
         )
         hints.on(EVENTS, lambda _: self.receiver.wake())
 

@@ -15,7 +15,7 @@ import orjson
 import psycopg
 from psycopg import Connection
 
-from packhorse.clock import Clock, SystemClock
+from packhorse.clock import SystemClock
 from packhorse.db.transactions import bookkeeping
 from packhorse.jobs.event import Event
 from packhorse.jobs.event_store import as_array, as_json, notify
@@ -59,12 +59,11 @@ class Outbox:
         *,
         most_waiting: int = MOST_WAITING,
         patience_s: float = 10.0,
-        clock: Clock | None = None,
     ) -> None:
         """`patience_s` is how long a sender waits whose event is to be stored when it returns."""
         self._connect, self._application = connect, application
         self._most_waiting, self._patience_s = most_waiting, patience_s
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
         self._lock, self._letters, self._bytes = threading.Lock(), deque[_Letter](), 0
         self._wake, self._ended = threading.Event(), False
         self._outage = Outage(

@@ -8,7 +8,7 @@ from datetime import datetime
 import psycopg
 from psycopg import Connection
 
-from packhorse.clock import Clock, SystemClock
+from packhorse.clock import SystemClock
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_always_as
 from packhorse.db.transactions import Connect
@@ -51,11 +51,10 @@ class Receiver:
         instance_id: str,
         bus: EventBus,
         settings: ReceiverSettings = ReceiverSettings(),
-        clock: Clock | None = None,
     ) -> None:
         """`connect` gives a connection in autocommit mode."""
         self._connect, self._instance_id, self._bus = connect, instance_id, bus
-        self._settings, self._clock = settings, clock or SystemClock()
+        self._settings, self._clock = settings, SystemClock()
         self._wake, self._ended, self._current = (threading.Event() for _ in range(3))
         self._unstored: set[tuple[int, datetime]] = set()
         self._gap_at = ""

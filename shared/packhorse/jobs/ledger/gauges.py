@@ -12,8 +12,8 @@ _EVERY_S = 15.0
 class Gauges(Periodic):
     """A component that counts unfinished jobs by queue and state, as far as the store counts."""
 
-    def __init__(self, connect: Connect, every_s: float = _EVERY_S) -> None:
-        super().__init__("jobs-gauges", every_s, self.count, at_once=True)
+    def __init__(self, connect: Connect) -> None:
+        super().__init__("jobs-gauges", _EVERY_S, self.count, at_once=True)
         self._connect = connect
         self._known: set[str] = set()
         report("packhorse_jobs_unfinished")

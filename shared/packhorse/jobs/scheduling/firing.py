@@ -31,6 +31,7 @@ _REMEMBERED = 10
 """Moments whose jobs are looked at before a schedule that is not concurrent fires."""
 _LOCKED = "FOR UPDATE SKIP LOCKED"
 _ASKED = "somebody asked for it"
+_JUMPED_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +113,14 @@ def fire_now(
     return _Firing(connection, schedule, firer, database_time(connection)).perform_now()
 
 
-def replan_jumped(connection: Connection, now: datetime, limit: int = 100) -> int:
+def replan_jumped(connection: Connection, now: datetime) -> int:
     """Plan anew what was planned in what is the future now: the clock has gone back."""
     rows = (
         connection.cursor(row_factory=dict_row)
         .execute(
             f"SELECT {COLUMNS} FROM jobs.schedule WHERE planned_at > %s "  # noqa: S608
             f"ORDER BY planned_at LIMIT %s {_LOCKED}",
-            (now, limit),
+            (now, _JUMPED_AT_ONCE),
         )
         .fetchall()
     )

@@ -8,8 +8,8 @@ KEPT = timedelta(days=30)
 """How long rows of fire times are kept, and schedules of people that have no next one."""
 
 
-def forget_fire_times(connection: Connection, kept: timedelta = KEPT, limit: int = 1_000) -> int:
-    """Remove rows of fire times that were decided longer ago; return how many.
+def forget_fire_times(connection: Connection, limit: int = 1_000) -> int:
+    """Remove rows of fire times that were decided before `KEPT`; return how many.
 
     `limit` at most; call again while it is that many. As the bookkeeper.
     """
@@ -19,12 +19,12 @@ def forget_fire_times(connection: Connection, kept: timedelta = KEPT, limit: int
             SELECT schedule, tick FROM jobs.tick WHERE decided_at < clock_timestamp() - %s
             ORDER BY decided_at LIMIT %s FOR UPDATE SKIP LOCKED)
         """,
-        (kept, limit),
+        (KEPT, limit),
     ).rowcount
 
 
-def forget_ended(connection: Connection, kept: timedelta = KEPT, limit: int = 1_000) -> int:
-    """Remove schedules of people that ended longer ago; return how many, `limit` at most.
+def forget_ended(connection: Connection, limit: int = 1_000) -> int:
+    """Remove schedules of people that ended before `KEPT`; return how many, `limit` at most.
 
     One that a program declares stays: it would come back, and fire again.
     """
@@ -35,5 +35,5 @@ def forget_ended(connection: Connection, kept: timedelta = KEPT, limit: int = 1_
             AND greatest(last_tick, updated_at) < clock_timestamp() - %s
             LIMIT %s FOR UPDATE SKIP LOCKED)
         """,
-        (kept, limit),
+        (KEPT, limit),
     ).rowcount

@@ -10,7 +10,7 @@ from typing import Protocol
 import psycopg
 from psycopg import Connection
 
-from packhorse.clock import Clock, SystemClock
+from packhorse.clock import SystemClock
 from packhorse.db.transactions import Connect, bookkeeping
 from packhorse.errors import Permanent
 from packhorse.jobs.consumers import HandledTopics
@@ -53,14 +53,13 @@ class Scheduler(WorkerComponent):
         *,
         leader: LeaderTask | None = None,
         members: Callable[[], Mapping[str, HandledTopics] | None] = lambda: None,
-        clock: Clock | None = None,
         now: Callable[[Connection], datetime] = database_time,
     ) -> None:
         """Take `connect` from a pool of two or more; `now` is asked what time it is."""
         self._connect, self._instance = connect, instance
         report("packhorse_schedule_")
         self._leader, self._members = leader, members
-        self._clock, self._now = clock or SystemClock(), now
+        self._clock, self._now = SystemClock(), now
         self._wake = threading.Event()
         self._worker = Worker("scheduler", self._run, wake=self._wake.set)
         self._unable: dict[str, float] = {}

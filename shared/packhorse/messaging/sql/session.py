@@ -120,13 +120,9 @@ class Sessions:
         url: str,
         name: str,
         timeouts: Timeouts = DEFAULT_TIMEOUTS,
-        *,
-        most: int = _MOST,
-        idle_s: float = _IDLE_S,
     ) -> None:
         self._open = partial(SharedSession, url, name, timeouts)
-        self._idle_s = idle_s
-        self._places, self._changed = threading.BoundedSemaphore(most), threading.Condition()
+        self._places, self._changed = threading.BoundedSemaphore(_MOST), threading.Condition()
         self._free: deque[tuple[SharedSession, float]] = deque()
         """The last one was used last, and is lent next."""
         self._lent, self._closed = 0, False
@@ -167,7 +163,7 @@ class Sessions:
             self._lent -= 1
             self._free.append((session, now))
             self._changed.notify()
-            while self._free and (self._closed or now - self._free[0][1] > self._idle_s):
+            while self._free and (self._closed or now - self._free[0][1] > _IDLE_S):
                 idle.append(self._free.popleft()[0])
         for one in idle:
             one.close()
