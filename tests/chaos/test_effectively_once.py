@@ -122,7 +122,7 @@ def _kill_until_done(publishers: Sequence[Program], sources: Sequence[Source]) -
 def _records(journal_url: str, prefix: str) -> list[Record]:
     journal = open_journal(journal_url, client_name="tests")
     try:
-        return everything(journal, Topics.prefixed(prefix).package)
+        return everything(journal, Topics.named(prefix, {}).package)
     finally:
         journal.close()
 

@@ -51,7 +51,7 @@ def commits(location: Location) -> int:
 
 def test_killed_with_its_jvm_the_archive_is_whole(journal_url: str, tmp_path: Path) -> None:
     prefix = fresh_name()
-    topics = Topics.prefixed(prefix)
+    topics = Topics.named(prefix, {})
     location = Location.parse(str(tmp_path / "tables"))
     environment = {
         **spark_environment(),

@@ -73,7 +73,7 @@ class Pair:
 
     def __init__(self, url: str, tables_url: str, folder: Path, **more: str) -> None:
         prefix = fresh_name()
-        self.topics = Topics.prefixed(prefix)
+        self.topics = Topics.named(prefix, {})
         self.location = Location.parse(tables_url)
         self.journal: Journal = open_journal(url, client_name="tests")
         self.numbers = 0

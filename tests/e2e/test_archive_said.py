@@ -43,7 +43,7 @@ def archive(settings: dict[str, str], *options: str) -> subprocess.CompletedProc
 def test_it_says_how_much_it_has_archived_and_then_that_nothing_was_waiting(
     settings: dict[str, str],
 ) -> None:
-    topics = Topics.prefixed(settings["PACKHORSE_TOPIC_PREFIX"])
+    topics = Topics.named(settings["PACKHORSE_TOPIC_PREFIX"], {})
     journal = open_journal(settings["PACKHORSE_JOURNAL_URL"], client_name="tests")
     try:
         fill(journal, topics, range(3))

@@ -30,7 +30,7 @@ pytestmark = [
 
 KEYS = {"AWS_ACCESS_KEY_ID": "access-key", "AWS_SECRET_ACCESS_KEY": "secret-key"}
 DEPLOYMENT = ROOT / "docs" / "deployment.md"
-TOPICS = Topics.prefixed("pods")
+TOPICS = Topics.named("pods", {})
 
 
 @pytest.fixture(scope="module")

@@ -57,7 +57,7 @@ def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
 def test_the_archive_runs_on_a_cluster(
     cluster: SparkCluster, database_url: str, tmp_path: Path
 ) -> None:
-    topics = Topics.prefixed("submitted")
+    topics = Topics.named("submitted", {})
     settings = {
         **cluster.environment(),
         "PACKHORSE_JOURNAL_URL": database_url,

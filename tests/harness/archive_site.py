@@ -108,7 +108,7 @@ def archive_site(
 ) -> Iterator[ArchiveSite]:
     """Open the journal of a site in `folder`, its topics new ones unless named."""
     journal = open_journal(url, client_name="tests")
-    names = topics or Topics.prefixed(fresh_name())
+    names = topics or Topics.named(fresh_name(), {})
     tables_url, blobs_url = str(folder / "tables"), str(folder / "blobs")
     try:
         yield ArchiveSite(spark, url, journal, tables_url, blobs_url, names)

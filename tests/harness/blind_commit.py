@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from urllib.parse import unquote, urlsplit
 
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
@@ -27,8 +28,15 @@ def commit_blindly(
         for one in added
     ]
     lines = [{"remove": one} for one in gone] + [{"add": one} for one in new]
-    log = f"{arrow_files.path_of(held.table_uri).rstrip('/')}/_delta_log"
+    log = f"{_path_of(held.table_uri).rstrip('/')}/_delta_log"
     with arrow_files.filesystem(location).open_output_stream(
         f"{log}/{held.version() + 1:020}.json"
     ) as written:
         written.write("\n".join(map(json.dumps, lines)).encode())
+
+
+def _path_of(uri: str) -> str:
+    """Return where Arrow finds what is named by its URI."""
+    parsed = urlsplit(uri)
+    bucket = f"{parsed.netloc}" if parsed.scheme in ("s3", "s3a") else ""
+    return bucket + unquote(parsed.path)

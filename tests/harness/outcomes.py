@@ -44,7 +44,7 @@ class OutcomesMachine(SubscriptionsMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.topics = Topics.prefixed(fresh_name())
+        self.topics = Topics.named(fresh_name(), {})
         self.journal = self.open()
         self.journal.create_topics(standard_topics(self.topics, partitions=2))
         self.clock = ManualClock()

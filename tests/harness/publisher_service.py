@@ -63,7 +63,7 @@ class PublisherService:
         self._sent_within_s = sent_within_s
         journal = open_journal(journal_url or f"memory://{folder}", client_name="tests")
         self.journal = AwayJournal(journal)
-        self.topics = Topics.prefixed(str(settings.get("topic_prefix", "aemdistribution")))
+        self.topics = Topics.named(str(settings.get("topic_prefix", "aemdistribution")), {})
         blobs = open_blobs(str(folder / "blobs"))
         self.author = Author(database_url, journal, blobs, self.topics)
         self._settings = Settings.model_validate(

@@ -53,7 +53,7 @@ def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BlobStore]
 
 
 def _author(database_url: str, journal: Journal, blobs: BlobStore) -> Author:
-    return Author(database_url, journal, blobs, Topics.prefixed(f"cleanup-{secrets.token_hex(4)}"))
+    return Author(database_url, journal, blobs, Topics.named(f"cleanup-{secrets.token_hex(4)}", {}))
 
 
 def _run(author: Author, grace: timedelta = timedelta(hours=24)) -> CleanupRun:

@@ -8,12 +8,12 @@ from hypothesis.stateful import run_state_machine_as_test
 from psycopg import Connection
 from psycopg_pool import ConnectionPool
 
-from packhorse.db.connect import open_pool
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.sql.journal import SqlJournal
 from packhorse.messaging.sql.segments import SegmentLimits
 from packhorse_services.publisher.outcomes.event_log import DatabaseSnapshots
+from tests.harness.borrowing import open_pool
 from tests.harness.deduplication_model import DeduplicationMachine, ManualSnapshots
 from tests.harness.depth import at_depth, examples
 from tests.harness.kafka.broker import RunningKafka

@@ -7,7 +7,6 @@ import pytest
 from psycopg import Connection
 from psycopg_pool import ConnectionPool
 
-from packhorse.db.connect import open_pool
 from packhorse.messaging.deduplication import (
     DeduplicationSnapshot,
     DeduplicationState,
@@ -17,6 +16,7 @@ from packhorse_services.publisher.outcomes.event_log import (
     DatabaseSnapshots,
     SnapshotsUnavailable,
 )
+from tests.harness.borrowing import open_pool
 
 
 @pytest.fixture

@@ -287,9 +287,9 @@ def test_a_topic_that_was_removed_is_missing_still(granted: Urls) -> None:
 def test_programs_work_with_a_login_each(urls: Urls, databases: Databases) -> None:
     with site(databases, urls[Login.PUBLISHER]) as running:
         prefix = running.publisher.environment["PACKHORSE_TOPIC_PREFIX"]
-        topics.create(urls["journal_owner"], Topics.prefixed(prefix))
+        topics.create(urls["journal_owner"], Topics.named(prefix, {}))
         for program in (Login.PUBLISHER, Login.SUBSCRIBER):
-            topics.grant(urls["journal_owner"], Topics.prefixed(prefix), program, program)
+            topics.grant(urls["journal_owner"], Topics.named(prefix, {}), program, program)
         running.subscriber("sub1", journal_url=urls[Login.SUBSCRIBER])
         running.start()
         running.put("/roles")

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.kafka
 
 PROGRAMS = ("publisher", "subscriber", "cleanup", "pipeline")
 PREFIX = fresh_name()
-TOPICS = Topics.prefixed(PREFIX)
+TOPICS = Topics.named(PREFIX, {})
 DEFAULT = Topics().package.removesuffix("package")
 EVENT = TOPICS.event
 HEADERS = {"message-type": b"Test", "message-version": b"1"}

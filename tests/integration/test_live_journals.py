@@ -48,7 +48,7 @@ class Installation:
     def __init__(self, backend: JournalBackend) -> None:
         self._backend, self.opener = backend, JournalOpener(backend)
         self.journal: Journal = self.opener.open()
-        self.topics = Topics.prefixed(f"live{time.time_ns()}")
+        self.topics = Topics.named(f"live{time.time_ns()}", {})
         self.names = {
             EventSource.PACKAGE: self.topics.package,
             EventSource.STATUS: self.topics.status,

@@ -5,8 +5,9 @@ from contextlib import closing
 
 import pytest
 
-from packhorse.db.connect import async_pool, connect, open_pool
+from packhorse.db.connect import async_pool, connect
 from packhorse.db.engine import Timeouts
+from packhorse.db.pool import SharedPool
 from packhorse.db.prepare import DatabaseUnusable, prepare_database
 from packhorse.messaging.open import open_journal
 from packhorse.topology.patience import bookkeeper_connection
@@ -30,9 +31,10 @@ def test_in_session_mode_every_connection_has_its_time_limits(databases: Databas
             assert connection.info.backend_pid != connection.server_pid, "no pooler between"
             row = connection.execute(_IN_FORCE).fetchone()
             assert row == (connection.server_pid, "11s", "12s", "13s")
-        pool = open_pool(url, "tests", timeouts=_LIMITS)
-        with pool, pool.connection() as connection:
+        pool = SharedPool(url, "tests", timeouts=_LIMITS)
+        with pool.share(1).connection() as connection:
             assert connection.execute(_IN_FORCE).fetchone()[1:] == ("11s", "12s", "13s")
+        pool.stop(30)
         assert asyncio.run(_in_force_in_routes(url)) == ("11s", "12s", "13s")
         with bookkeeper_connection(url, "tests") as patient:
             assert patient.execute(_IN_FORCE).fetchone()[1:] == ("4s", "2s", "5s")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from packhorse.db.connect import open_pool
 from packhorse.wire.messages import Status
 from packhorse_services.publisher.assembly.housekeeping import OutcomeHousekeeping
+from tests.harness.borrowing import open_pool
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publisher_site import Site, publish, states, until_failed
 from tests.harness.publishing import AGENT, TOPICS

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from packhorse.blobs.open import open_blobs
-from packhorse.db.connect import connect, open_pool
+from packhorse.db.connect import connect
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from packhorse.messaging.topics import standard_topics
 from packhorse_services.publisher.assembly.housekeeping import Housekeeping
 from packhorse_services.publisher.outbox import outbox_rows
+from tests.harness.borrowing import open_pool
 from tests.harness.publishing import TOPICS, Author, page, publish, request
 
 

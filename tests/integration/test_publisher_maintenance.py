@@ -13,7 +13,6 @@ import pytest
 from psycopg import Connection
 from psycopg_pool import ConnectionPool
 
-from packhorse.db.connect import open_pool
 from packhorse.messaging.api import Journal, Outgoing
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.topics import standard_topics
@@ -27,6 +26,7 @@ from packhorse_services.publisher.outcomes.event_log import (
     EventAppender,
     snapshot_events,
 )
+from tests.harness.borrowing import open_pool
 from tests.harness.waiting import eventually
 
 TOPIC, AGENT = Topics().event, "main"

@@ -58,7 +58,7 @@ def journal_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def author(database_url: str, journal_url: str, tmp_path: Path) -> Iterator[Author]:
     journal = open_journal(journal_url, client_name="tests")
-    topics = Topics.prefixed(f"order-{time.time_ns()}")
+    topics = Topics.named(f"order-{time.time_ns()}", {})
     author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")), topics)
     author.write(*(page(path) for path in PATHS))
     yield author

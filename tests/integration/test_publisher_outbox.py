@@ -12,7 +12,7 @@ import pytest
 from packhorse.blobs.api import BlobStoreUnavailable, package_key
 from packhorse.blobs.open import open_blobs
 from packhorse.content.node import Node
-from packhorse.db.connect import connect, open_pool
+from packhorse.db.connect import connect
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.messaging.api import Appended, Journal, NotAppended, Outgoing
@@ -26,6 +26,7 @@ from packhorse_services.publisher.outbox.idempotency import KeyReused
 from packhorse_services.publisher.outbox.request import DistributionRequest, Draft, Pending
 from packhorse_services.publisher.publish.packer import Packer
 from packhorse_services.publisher.publish.publishing import JournalPatience, OutboxFull
+from tests.harness.borrowing import open_pool
 from tests.harness.clock import ManualClock
 from tests.harness.noise import noise
 from tests.harness.publishing import (

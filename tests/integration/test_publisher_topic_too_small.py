@@ -76,7 +76,7 @@ def _resize_on_kafka(url: str) -> Resize:
 @pytest.fixture
 def author(database_url: str, journal_url: str, tmp_path: Path) -> Iterator[Author]:
     journal = open_journal(journal_url, client_name="tests")
-    topics = Topics.prefixed(f"small-{time.time_ns()}")
+    topics = Topics.named(f"small-{time.time_ns()}", {})
     author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")), topics)
     author.write(page("/small"), Node("/large", "page", noise(4 * SMALL)))
     yield author

@@ -7,10 +7,10 @@ import pytest
 from psycopg import Connection
 from psycopg_pool import ConnectionPool
 
-from packhorse.db.connect import open_pool
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.topics import standard_topics
 from packhorse.wire.topics import Topics
+from tests.harness.borrowing import open_pool
 from tests.harness.clock import ManualClock
 from tests.harness.outcome_replica import Replica
 from tests.harness.waiting import eventually

@@ -8,7 +8,7 @@ import random
 from typing import Any
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from psycopg_pool import AsyncConnectionPool
 
 from packhorse.db.engine import DEFAULT_TIMEOUTS, Timeouts, connection_arguments, conninfo
 from packhorse.db.session import AsyncSessionConnection, SessionConnection
@@ -33,32 +33,6 @@ def retry_pause_s(failures: int) -> float:
     """Return how long to wait after so many failures in a row: doubling with each, jittered."""
     longest = min(_FIRST_PAUSE_S * 2.0 ** min(failures - 1, 10), _LONGEST_PAUSE_S)
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
-
-
-def open_pool(
-    url: str,
-    application: str,
-    *,
-    timeouts: Timeouts = DEFAULT_TIMEOUTS,
-    size: int = 4,
-    idle_s: float = IDLE_S,
-) -> ConnectionPool[psycopg.Connection]:
-    """Return a pool that connects when first used, and checks a connection before lending it."""
-    pool: ConnectionPool[psycopg.Connection] = ConnectionPool(
-        conninfo(url),
-        connection_class=SessionConnection,
-        kwargs=_arguments(url, application, timeouts),
-        min_size=0,
-        max_size=size,
-        max_idle=idle_s,
-        num_workers=1,
-        timeout=PATIENCE_S,
-        check=ConnectionPool.check_connection,
-        open=False,
-        name=application,
-    )
-    pool.open(wait=False)
-    return pool
 
 
 def async_pool(

@@ -4,7 +4,6 @@ A pool of its own for each part would hold connections that nobody uses, and thr
 here is given back to the server soon.
 """
 
-import logging
 import select
 import threading
 import time
@@ -21,8 +20,6 @@ from psycopg_pool import PoolClosed, PoolTimeout
 
 from packhorse.db.connect import IDLE_S, PATIENCE_S, connect
 from packhorse.db.engine import DEFAULT_TIMEOUTS, Timeouts
-
-logger = logging.getLogger(__name__)
 
 MOMENT_S = 0.05
 """So long a borrower waits for a connection that is in use before it makes a further one.

@@ -17,11 +17,6 @@ class Topics:
     event: str = "aemdistribution_event"
 
     @classmethod
-    def prefixed(cls, prefix: str) -> "Topics":
-        """Return the default names with another prefix than `aemdistribution`."""
-        return cls.named(prefix, {})
-
-    @classmethod
     def named(cls, prefix: str, names: Mapping[str, str]) -> "Topics":
         """Return the names in `names` (`package`, `status`…), those that are empty by the prefix.
 

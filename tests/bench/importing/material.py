@@ -86,7 +86,7 @@ def material(
     databases: Databases, broker: RunningKafka, packages: int, nodes: int
 ) -> Iterator[Material]:
     """Write the packages to both journals, and their nodes to a topic of rows."""
-    topics = Topics.prefixed(f"bench{uuid.uuid4().hex[:8]}")
+    topics = Topics.named(f"bench{uuid.uuid4().hex[:8]}", {})
     urls = {"kafka": broker.url, "sql": databases.new("journal")}
     with tempfile.TemporaryDirectory() as folder:
         pages = _pages(packages, nodes)

@@ -4,7 +4,6 @@ import argparse
 import threading
 from typing import Any
 
-from packhorse.db.connect import open_pool
 from packhorse.jobs.consumers import live_handled_topics
 from packhorse.jobs.scheduling.scheduler import LEADER_TASK, Scheduler
 from packhorse.runtime.lifecycle import Lifecycle
@@ -12,6 +11,7 @@ from packhorse.runtime.signals import set_by_signals
 from packhorse.topology.leader import Token
 from packhorse.topology.open import TopologySettings
 from packhorse.topology.own_cluster import InstanceProperties, join
+from tests.harness.borrowing import open_pool
 
 
 class _Unfenced(Token):

@@ -8,7 +8,6 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from packhorse.db.connect import open_pool
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.jobs.channels import EVENTS
@@ -23,6 +22,7 @@ from packhorse.topology.properties import CONSUMERS, FixedProperties
 from packhorse_services.jobs.app import jobs_service
 from packhorse_services.jobs.http.event_feed import JobEventHub
 from packhorse_services.jobs.http.parts import JobsServices
+from tests.harness.borrowing import open_pool
 from tests.harness.topology.scripted import Callers, ScriptedMembership, ScriptedRemotes
 from tests.harness.topology.served import Served
 from tests.harness.waiting import eventually

@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 
-from packhorse.db.connect import connect, open_pool
+from packhorse.db.connect import connect
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.runtime.signals import set_by_signals
@@ -22,6 +22,7 @@ from packhorse.topology.leader import NotLeader, Token
 from packhorse.topology.membership import Observation, StoreUnavailable
 from packhorse.topology.open import TopologySettings
 from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
+from tests.harness.borrowing import open_pool
 
 LEADER_TASK = "work"
 _PIECE_S = 0.2

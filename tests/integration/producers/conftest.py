@@ -32,7 +32,7 @@ def journal_url(request: pytest.FixtureRequest, databases: Databases, tmp_path: 
 @pytest.fixture
 def author(database_url: str, journal_url: str, tmp_path: Path) -> Iterator[Author]:
     journal = open_journal(journal_url, client_name="tests")
-    topics = Topics.prefixed(f"producers-{time.time_ns()}")
+    topics = Topics.named(f"producers-{time.time_ns()}", {})
     author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")), topics)
     author.write(*(page(f"/p{number}") for number in range(3)))
     yield author

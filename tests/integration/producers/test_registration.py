@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from packhorse.db.connect import connect, open_pool
+from packhorse.db.connect import connect
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.messaging.deduplication import NOTHING, ProducerExpired, ProducerFenced
@@ -12,6 +12,7 @@ from packhorse_services.publisher.assembly.housekeeping import Housekeeping
 from packhorse_services.publisher.outbox import producers
 from packhorse_services.publisher.outbox.producer_registry import TooManyProducers, UnknownProducer
 from packhorse_services.publisher.outbox.producers import SequencePassed
+from tests.harness.borrowing import open_pool
 from tests.harness.postgres import waiting_for_locks
 from tests.harness.producers import Source, outcome, taken
 from tests.harness.publishing import (

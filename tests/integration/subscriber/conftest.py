@@ -75,7 +75,7 @@ def real_feed(
     else:
         url = request.getfixturevalue("kafka").url
     journal = open_journal(url, client_name="tests")
-    topics = Topics.prefixed(f"t{uuid.uuid4().hex[:8]}")
+    topics = Topics.named(f"t{uuid.uuid4().hex[:8]}", {})
     with closing(open_blobs(str(tmp_path / "blobs"))) as blobs:
         yield Feed(journal, blobs, topics=topics, journal_url=url)
     journal.close()

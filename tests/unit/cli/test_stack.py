@@ -137,6 +137,6 @@ def test_all_programs_of_a_stack_are_told_the_same_topics(tmp_path: Path) -> Non
         }
         assert Topics(**told) == topics
     assert TopicOptions().topics(program.environment) == topics
-    assert TopicOptions(topic_prefix="b").topics(program.environment) == Topics.prefixed("b")
+    assert TopicOptions(topic_prefix="b").topics(program.environment) == Topics.named("b", {})
     with pytest.raises(CommandFailed, match="the name of two topics: status and event"):
         TopicOptions(topic_event="x", topic_status="x").topics()

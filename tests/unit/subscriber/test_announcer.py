@@ -17,7 +17,7 @@ from packhorse_services.subscriber.journal.arrivals import Mark
 from packhorse_services.subscriber.lease import Lease
 from tests.harness.waiting import eventually
 
-TOPICS = Topics.prefixed("packhorse")
+TOPICS = Topics.named("packhorse", {})
 
 
 class HeldLease:

@@ -1,6 +1,6 @@
 """The place of the tables as Arrow opens it, in tasks that read and write files themselves."""
 
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from pyarrow import fs
 
@@ -30,10 +30,3 @@ def filesystem(location: Location) -> fs.FileSystem:
 def path(location: Location, name: str) -> str:
     """Return where that finds `name`, a file in a table."""
     return f"{location.base}/{name}"
-
-
-def path_of(uri: str) -> str:
-    """Return where it finds the file that Spark has named by its URI."""
-    parsed = urlsplit(uri)
-    bucket = f"{parsed.netloc}" if parsed.scheme in ("s3", "s3a") else ""
-    return bucket + unquote(parsed.path)

@@ -33,7 +33,7 @@ from packhorse.jobs.store.given import (
     read_jobs,
     renew_properties,
 )
-from packhorse.jobs.store.notifications import notification
+from packhorse.jobs.store.notifications import ADDED, notification
 from packhorse.jobs.store.queues import learn_topics, notify_workers
 
 __all__ = [
@@ -222,7 +222,7 @@ def _notified(
         and one.verdict in (AddResult.ADDED, AddResult.REACTIVATED)
     }
     if fresh:
-        record(connection, [notification("ADDED", job, application) for job in fresh.values()])
+        record(connection, [notification(ADDED, job, application) for job in fresh.values()])
         notify_workers(connection)
     return added
 
