@@ -84,7 +84,7 @@ class CommandFollower(WorkerComponent):
         self._wake = threading.Event()
         self._polled = Polled()
         self._outage = Outage(
-            *(logger, "commands can't be followed now", "commands are followed again"), self._clock
+            logger, "commands can't be followed now", "commands are followed again", self._clock
         )
         self._worker = Worker("commands", self._run, wake=self._end_waits)
 

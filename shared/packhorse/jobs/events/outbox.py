@@ -67,7 +67,7 @@ class Outbox:
         self._lock, self._letters, self._bytes = threading.Lock(), deque[_Letter](), 0
         self._wake, self._ended = threading.Event(), False
         self._outage = Outage(
-            *(logger, "events can't be stored now", "events are stored again"), self._clock
+            logger, "events can't be stored now", "events are stored again", self._clock
         )
         self._started = self._stores = False
         self._worker = Worker("events-out", self._run)

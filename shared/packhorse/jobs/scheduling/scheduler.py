@@ -64,7 +64,7 @@ class Scheduler(WorkerComponent):
         self._worker = Worker("scheduler", self._run, wake=self._wake.set)
         self._unable: dict[str, float] = {}
         self._outage = Outage(
-            *(logger, "schedules can't be fired now", "schedules are fired again"), self._clock
+            logger, "schedules can't be fired now", "schedules are fired again", self._clock
         )
 
     def kick(self) -> None:
