@@ -30,7 +30,7 @@ class LeaseMember:
     """`Membership` over a `LeaseStore`; driven by one thread, time comes from `clock` alone.
 
     The own clock says only how long the last renewal holds, counted from before it was sent; who
-    is alive is said by the database's. `runtime_id` is a fresh UUID.
+    is alive is said by the database's. `runtime_id` is a fresh UUID unless it is given.
     """
 
     def __init__(
@@ -41,10 +41,11 @@ class LeaseMember:
         interval_s: float = INTERVAL_S,
         lease_s: float = LEASE_S,
         clock: Clock | None = None,
+        runtime_id: str = "",
     ) -> None:
         self._store, self._interval_s, self._lease_s = store, interval_s, lease_s
         self._clock = clock or SystemClock()
-        self._who = Incarnation(instance_id, str(uuid.uuid4()))
+        self._who = Incarnation(instance_id, runtime_id or str(uuid.uuid4()))
         self._judgement = Judgement(lease_s)
         self._state: ClusterState | None = None
         self._stored: dict[str, str] | None = None
