@@ -50,7 +50,7 @@ def test_r22_what_nobody_refers_to_goes_and_all_else_stays(yard: Yard) -> None:
 
 
 def test_r22_sources_are_read_as_references_travel(yard: Yard) -> None:
-    order = ["author", "outbox", "log", "packages", "snapshots", "subscriber sub"]
+    order = ["the author", "outbox", "log", "packages", "snapshots", "subscriber sub"]
     assert yard.mark().read_sources == order
 
 

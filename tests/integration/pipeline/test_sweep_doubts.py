@@ -13,6 +13,7 @@ from packhorse.packages.compression import compress
 from packhorse.snapshots.snapshot import part_key
 from packhorse.wire.messages import Action
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
+from packhorse_services.pipeline.sweep.database_scans import NodeScan, OutboxScan
 from packhorse_services.pipeline.sweep.report import MarkState
 from tests.harness.noise import large_node
 from tests.harness.plain_report import PlainReport
@@ -108,3 +109,18 @@ def test_a_database_that_is_away_fails_mark_and_sweep(
     with pytest.raises(TaskFailed, match="can't be read"):
         yard.sweep(report)
     assert len(yard.keys()) == 1
+
+
+@pytest.mark.parametrize("scan", [NodeScan, OutboxScan])
+def test_an_author_that_executors_alone_cant_reach_is_told_by_its_setting(
+    yard: Yard, scan: type[NodeScan | OutboxScan]
+) -> None:
+    class Apart(PlainReport):
+        def read(self, round_name: str, name: str, given: Any, pieces: Any) -> None:
+            if isinstance(given, scan):
+                given = replace(given, database_url="postgresql://a@127.0.0.1:1/none")
+            super().read(round_name, name, given, pieces)
+
+    said = "the database of the author can't be read: .*; look at PACKHORSE_DATABASE_URL, and run"
+    with pytest.raises(TaskFailed, match=said):
+        yard.mark(Apart())

@@ -17,7 +17,7 @@ from packhorse.db.metadata import BOOKKEEPER, EXPORTER
 from packhorse.db.roles import act_as
 from packhorse.errors import PackhorseError
 from packhorse.wire.package_codec import decode_stored_package
-from packhorse_services.pipeline.engine.databases import export_snapshot, reading
+from packhorse_services.pipeline.engine.databases import AUTHOR, export_snapshot, reading
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.sweep.log_scan import of_package
 from packhorse_services.pipeline.sweep.work import FindingKind, Found, evenly, once, references
@@ -53,7 +53,7 @@ class OutboxScan:
         """Yield what waiting packages refer to, and every stored package that is known."""
         with (
             closing(open_blobs(self.blobs_url)) as blobs,
-            reading(self.database_url, "the author") as connection,
+            reading(self.database_url, AUTHOR) as connection,
         ):
             act_as(connection, BOOKKEEPER)
             for key in stored_packages.keys(connection):

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from packhorse.messaging.api import Bounds
+from packhorse_services.pipeline.engine.databases import AUTHOR
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
 from packhorse_services.pipeline.sweep.blob_scans import (
     PACKAGES,
@@ -115,7 +116,7 @@ class MarkRound:
 
         Raises `TaskRefused` when the topic is another one by now, or lacks `log_from`.
         """
-        self._repository("author", self.stores.author_url)
+        self._repository(AUTHOR, self.stores.author_url)
         outbox = OutboxScan(self.stores.author_url, self.stores.blobs_url)
         self.report.read(self.name, "outbox", outbox, [0])
         bounds = self._log(log_from)

@@ -13,7 +13,7 @@ from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.db.rows import now_ms
 from packhorse.messaging.api import Journal
-from packhorse_services.pipeline.engine.databases import reading
+from packhorse_services.pipeline.engine.databases import AUTHOR, reading
 from packhorse_services.pipeline.errors import NotYet, TaskRefused
 from packhorse_services.pipeline.settings import Settings
 
@@ -50,7 +50,7 @@ class Stores:
 
         Also when one that is said to be gone has just announced itself.
         """
-        with reading(self.author_url, "the author") as connection:
+        with reading(self.author_url, AUTHOR) as connection:
             act_as(connection, BOOKKEEPER)
             alive = subscriber_rows.seen_since(connection, gone, _ALIVE_S)
             read = [*self.subscriber_urls, *gone]
@@ -69,7 +69,7 @@ class Stores:
 
     def unheard_of(self, names: Collection[str]) -> list[str]:
         """Return those of the names that no subscriber has that the author knows, in order."""
-        with reading(self.author_url, "the author") as connection:
+        with reading(self.author_url, AUTHOR) as connection:
             act_as(connection, BOOKKEEPER)
             known = subscriber_rows.names_among(connection, names)
         return sorted(set(names) - known)
@@ -80,7 +80,7 @@ class Stores:
         It may put an old reference into the log, which neither scan has seen. Raises `TaskRefused`
         when nobody could see such an export.
         """
-        with reading(self.author_url, "the author") as connection:
+        with reading(self.author_url, AUTHOR) as connection:
             hidden = _one(connection, _HIDDEN)
             if hidden is not None:
                 raise TaskRefused(
@@ -96,7 +96,7 @@ class Stores:
 
     def _clocks(self) -> tuple[int, int, int]:
         """Return the database's time, the store's a moment later, and the database's again."""
-        with reading(self.author_url, "the author") as connection:
+        with reading(self.author_url, AUTHOR) as connection:
             before = now_ms(connection)
             store = self.blobs.now_ms()
             return before, store, now_ms(connection)
