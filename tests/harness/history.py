@@ -178,7 +178,7 @@ def packages_of(history: History, folder: Path) -> Packages:
     location = Location.parse(tempfile.mkdtemp(dir=folder))
     archive(location, history.records)
     spans = {history.agent: (-1, history.next_offset)}
-    files = package_files(location, bronze_version(location))
+    files = package_files(location, bronze_version(location, TOPICS.package))
     return Packages(location, JOURNAL, spans, frozenset(), files)
 
 

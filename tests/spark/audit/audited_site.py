@@ -18,6 +18,7 @@ from packhorse_services.pipeline.audit.outcome import Audited
 from packhorse_services.pipeline.audit.task import Audit
 from packhorse_services.pipeline.storage.location import Location
 from tests.harness.clock import ManualClock
+from tests.harness.feed import TOPICS
 from tests.harness.history import JOURNAL, History
 from tests.harness.postgres import Databases
 
@@ -89,7 +90,9 @@ class Site:
         archive: Callable[[], None] | None = None,
     ) -> list[Audited]:
         if (wait, archive) not in self.expected:
-            end = ArchiveEnd(self.spark, self.location, wait, archive, self.clock)
+            end = ArchiveEnd(
+                *(self.spark, self.location, TOPICS.package, wait, archive, self.clock)
+            )
             made = Expectations(end, str(self.history.bodies.root), since_start=False)
             self.expected[wait, archive] = self.connections.enter_context(closing(made))
         expected, run = self.expected[wait, archive], f"audit-{len(self.urls)}"

@@ -10,7 +10,7 @@ from packhorse_services.pipeline.audit.comparison import differing
 from packhorse_services.pipeline.audit.outcome import ExitCode, exit_code
 from packhorse_services.pipeline.audit.task import FINDINGS
 from packhorse_services.pipeline.snapshot.task import SnapshotRequest, make_snapshot
-from tests.harness.feed import page
+from tests.harness.feed import TOPICS, page
 from tests.harness.history import archive, statuses
 from tests.harness.table_page import columns
 from tests.spark.audit.audited_site import Site, reported
@@ -48,7 +48,9 @@ def test_r35_what_is_for_named_subscribers_is_expected_there_alone(
     statuses(site.location, ("told", special, "LEFT_OUT"))
     if with_base:
         blobs = str(site.history.bodies.root)
-        made = make_snapshot(site.spark, site.location, blobs, SnapshotRequest()).snapshot
+        made = make_snapshot(
+            site.spark, site.location, TOPICS.package, blobs, SnapshotRequest()
+        ).snapshot
         assert (made.subscriber, made.left_out) == ("", "")
     found = {one.subscriber: one for one in site.audit(*site.urls)}
     assert all(not reported(found[name]) for name in ("named", "other", "told", "silent"))
@@ -86,7 +88,7 @@ def test_r35_of_a_part_of_the_content_only_that_part_is_expected(
     broken.execute("DELETE FROM content.node WHERE path = '/a/b'")
     if with_base:
         blobs = str(site.history.bodies.root)
-        make_snapshot(site.spark, site.location, blobs, SnapshotRequest())
+        make_snapshot(site.spark, site.location, TOPICS.package, blobs, SnapshotRequest())
     found, *whole, mapped = site.audit(*site.urls)
     assert all(not reported(one) and "by its filter" in str(one.notes) for one in whole)
     assert "paths are the author's: it has /a at /here, /deep at /there" in mapped.notes

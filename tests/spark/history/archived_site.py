@@ -18,6 +18,7 @@ from packhorse_services.pipeline.snapshot.task import (
 )
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.location import Location
+from tests.harness.feed import TOPICS
 from tests.harness.fold import Content, plain
 from tests.harness.history import History, archive
 
@@ -43,7 +44,8 @@ class Site:
     archived: int = 0
 
     def make(self, **request: Any) -> Made:
-        return make_snapshot(self.spark, self.location, self.blobs_url, SnapshotRequest(**request))
+        wanted = SnapshotRequest(**request)
+        return make_snapshot(self.spark, self.location, TOPICS.package, self.blobs_url, wanted)
 
     def content_of(self, snapshot: ContentSnapshot) -> Content:
         nodes: list[Node] = []

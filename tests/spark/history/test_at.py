@@ -31,7 +31,7 @@ from packhorse_services.pipeline.history.target import target
 from packhorse_services.pipeline.snapshot.task import SnapshotRequest, make_snapshot
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.location import Location
-from tests.harness.feed import page
+from tests.harness.feed import TOPICS, page
 from tests.harness.fold import Content
 from tests.harness.history import BEGIN_MS, History, archive, content_of, gap
 from tests.harness.subscriber import content_in
@@ -69,7 +69,7 @@ def shown(
     spark: SparkSession, location: Location, path: str = "/s", **when: Any
 ) -> tuple[Content, int]:
     blobs = location.blobs_url("blobs")
-    with subtree_at(spark, location, blobs, Point(path, **when)) as found:
+    with subtree_at(spark, location, TOPICS.package, blobs, Point(path, **when)) as found:
         content = content_of(found.nodes)
         assert list(content) == sorted(content)
         return content, found.target.offset
@@ -98,7 +98,9 @@ def test_what_the_archive_lacks_is_refused(
     with pytest.raises(TaskRefused, match="begins at 2023-11-14"):
         shown(spark, location, time=moment("2020-01-01"))
     newest = datetime.fromtimestamp(BEGIN_MS / 1000 + 8, UTC)
-    assert target(location, time=newest).offset == 8, "the newest one's own time is known"
+    assert target(location, TOPICS.package, time=newest).offset == 8, (
+        "the newest one's own time is known"
+    )
     with pytest.raises(TaskRefused, match=r"newest .* 2023-11-14T22:13:28.000Z.*--offset 8"):
         shown(spark, location, time=datetime.fromtimestamp(BEGIN_MS / 1000 + 8.5, UTC))
 
@@ -110,7 +112,7 @@ def test_it_is_put_back_whole_and_only_with_its_binaries(
         tree.upsert(author, [page("/s/new", 1), page("/t", 1)])
     blobs_url = location.blobs_url("blobs")
     point = Point("/s", offset=1)
-    with subtree_at(spark, location, blobs_url, point) as found:
+    with subtree_at(spark, location, TOPICS.package, blobs_url, point) as found:
         content = found.nodes
         with pytest.raises(TaskRefused, match=f"sha256:{PICTURE.sha256} of /s/a/x.*--force"):
             require_binaries(content, blobs_url, otherwise=OTHERWISE)
@@ -131,8 +133,10 @@ def test_a_node_names_its_package_or_the_snapshot_that_it_came_with(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     blobs_url = location.blobs_url("blobs")
-    base = make_snapshot(spark, location, blobs_url, SnapshotRequest(offset=0)).snapshot
-    with subtree_at(spark, location, blobs_url, Point("/s/a", offset=1)) as found:
+    base = make_snapshot(
+        spark, location, TOPICS.package, blobs_url, SnapshotRequest(offset=0)
+    ).snapshot
+    with subtree_at(spark, location, TOPICS.package, blobs_url, Point("/s/a", offset=1)) as found:
         show(found, "/s/a", as_json=False)
         assert capsys.readouterr().out.splitlines() == [
             f"/s/a  page  snapshot {base.id}",
@@ -155,7 +159,7 @@ def test_where_nothing_was_it_says_so_and_puts_nothing_back(
     with psycopg.connect(database_url) as author:
         tree.upsert(author, [page("/t", 1)])
     blobs_url = location.blobs_url("blobs")
-    with subtree_at(spark, location, blobs_url, Point("/t", offset=2)) as found:
+    with subtree_at(spark, location, TOPICS.package, blobs_url, Point("/t", offset=2)) as found:
         for as_json in (False, True):
             with pytest.raises(NotThere) as ended:
                 show(found, "/t", as_json=as_json)

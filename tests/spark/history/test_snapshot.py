@@ -15,7 +15,7 @@ from packhorse_services.pipeline.snapshot.task import (
     remove_leftovers,
 )
 from packhorse_services.pipeline.storage import tables
-from tests.harness.feed import page
+from tests.harness.feed import TOPICS, page
 from tests.harness.history import BEGIN_MS, JOURNAL, gap, statuses
 from tests.spark.history.archived_site import Site
 
@@ -93,7 +93,7 @@ def test_a_snapshot_for_one_leaves_out_what_it_removed_and_says_what_was_heard(
     site.archive()
     everybody = site.make()
     assert everybody.snapshot.told == ()
-    point = target(site.location)
+    point = target(site.location, TOPICS.package)
     statuses(site.location, ("live", 0, "IMPORTED"), ("live", 3, "IMPORTED"))
     assert heard(spark, site.location, point, "live") == (ReportedState("main", 0, 0),)
     statuses(site.location, ("other", 3, "REMOVED_FAILED"), ("live", 1, "REMOVED"))

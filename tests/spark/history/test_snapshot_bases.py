@@ -15,7 +15,7 @@ from packhorse_services.pipeline.history.target import target
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.delta import stored
 from packhorse_services.pipeline.upkeep import expiry
-from tests.harness.feed import page
+from tests.harness.feed import TOPICS, page
 from tests.harness.history import content_of, statuses
 from tests.spark.history.archived_site import Site
 
@@ -75,7 +75,7 @@ def test_what_was_left_out_is_missing_only_where_it_was_asked_for(site: Site) ->
     assert set(site.content_of(whole.snapshot)) == {"/a", "/b"}
     site.history.add(page("/c", 1))
     site.archive()
-    point = target(site.location)
+    point = target(site.location, TOPICS.package)
 
     def base(*absent: int) -> ContentSnapshot | None:
         rules = BaseRules(left_out=absent)
@@ -114,7 +114,7 @@ def test_what_expires_meanwhile_is_still_read(site: Site) -> None:
     for path in ("/a", "/b"):
         site.history.add(page(path, 1))
     site.archive()
-    point = target(site.location)
+    point = target(site.location, TOPICS.package)
     expire(site, up_to=0)
     with content_at(site.spark, site.location, site.blobs_url, point, Choice()) as (content, _):
         assert content_of(content.unordered()) == site.history.model()

@@ -25,6 +25,7 @@ from packhorse_services.pipeline.storage.delta import (
     stored,
 )
 from packhorse_services.pipeline.storage.location import Location
+from tests.harness.feed import TOPICS
 
 
 def test_tables_are_made_once(tmp_path: Path) -> None:
@@ -141,10 +142,9 @@ def test_an_archive_without_a_package_says_whether_it_ever_ran(tmp_path: Path) -
     location = Location.parse(str(tmp_path))
     prepare(location)
     never = "no package is archived yet; run packhorse-pipeline archive"
-    assert nothing_archived(location) == never
+    assert nothing_archived(location, TOPICS.package) == never
     append(location, tables.BRONZE, BatchMark(0, 7))
-    said = nothing_archived(location)
-    assert said.startswith(
-        "the archive has no package left: all have expired (upkeep's --retention"
-    )
+    said = nothing_archived(location, TOPICS.package)
+    left = f"the archive has no package left in topic {TOPICS.package}"
+    assert said.startswith(f"{left}: all have expired (upkeep's --retention")
     assert said.endswith("as / as a deep path, and run packhorse-pipeline archive")

@@ -1,6 +1,7 @@
 """What is asked of the headers of all packages, answered without Spark."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from packhorse.blobs.open import open_blobs
 from packhorse.wire.package_codec import AGENT_HEADER
 from packhorse_services.pipeline.archive.reading import as_batch
 from packhorse_services.pipeline.engine.spark_errors import translated
-from packhorse_services.pipeline.errors import TablesUnusable, TaskFailed
+from packhorse_services.pipeline.errors import NotThere, TablesUnusable, TaskFailed
 from packhorse_services.pipeline.history import headers
 from packhorse_services.pipeline.history.headers import (
     AgentPackages,
@@ -26,6 +27,7 @@ from packhorse_services.pipeline.history.read import bronze_version
 from packhorse_services.pipeline.history.target import target
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.location import Location
+from tests.harness.feed import TOPICS
 from tests.harness.history import BEGIN_MS, JOURNAL, History, archive
 from tests.harness.subscriber import page
 
@@ -55,7 +57,7 @@ def location(request: pytest.FixtureRequest, history: History, tmp_path: Path) -
 
 
 def test_each_agent_has_its_bounds_and_the_point_that_is_asked_for(location: Location) -> None:
-    version = bronze_version(location)
+    version = bronze_version(location, TOPICS.package)
     found = {one.publisher_agent: one for one in agents_of(location, version, offset=1)}
     assert found.keys() == {"main", "second", None}
     of_journal = [one for one in agents_of(location, version) if one.publisher_agent == "main"]
@@ -69,7 +71,7 @@ def test_each_agent_has_its_bounds_and_the_point_that_is_asked_for(location: Loc
 
 
 def test_a_journal_s_packages_are_told_from_another_s(location: Location) -> None:
-    version = bronze_version(location)
+    version = bronze_version(location, TOPICS.package)
     assert [reaches(location, version, JOURNAL, at) for at in (0, 3, 4)] == [True, True, False]
     assert not reaches(location, version, "older", 2)
     assert ids_at(location, version, JOURNAL, 2) == ["dstrpck-2-0000000000000002"]
@@ -89,7 +91,7 @@ def test_a_file_is_read_once_and_only_for_the_versions_that_have_it(
         return batches_of(location, file, *given)
 
     monkeypatch.setattr(headers, "batches_of", counted)
-    before = bronze_version(location)
+    before = bronze_version(location, TOPICS.package)
     asked = [PackageHeaders(location, JOURNAL, before) for _ in range(2)]
     assert [one.named_for("sub2") for one in asked] == [[1, 2]] * 2
     agents = agents_of(location, before)
@@ -99,7 +101,7 @@ def test_a_file_is_read_once_and_only_for_the_versions_that_have_it(
     history.add(page("/d", 1), to=("sub2",))
     files = len(read)
     archive(location, history.records[4:])
-    after = PackageHeaders(location, JOURNAL, bronze_version(location))
+    after = PackageHeaders(location, JOURNAL, bronze_version(location, TOPICS.package))
     assert (after.named_for("sub2"), after.firsts["third"]) == ([1, 2, 4], 4)
     assert len(read) == files + 1
     assert agents_of(location, before) == agents
@@ -107,7 +109,7 @@ def test_a_file_is_read_once_and_only_for_the_versions_that_have_it(
 
 
 def test_r35_packages_for_named_subscribers_are_found_by_their_names(location: Location) -> None:
-    headers = PackageHeaders(location, JOURNAL, bronze_version(location))
+    headers = PackageHeaders(location, JOURNAL, bronze_version(location, TOPICS.package))
     found = [headers.named_for(name) for name in ("sub1", "sub2", "sub3")]
     assert found == [[1], [1, 2], []]
     older = PackageHeaders(location, "older", headers.version)
@@ -115,9 +117,23 @@ def test_r35_packages_for_named_subscribers_are_found_by_their_names(location: L
 
 
 def test_the_newest_package_is_the_one_at_the_last_offset_of_its_agents(location: Location) -> None:
-    newest = target(location, agents=("main",))
+    newest = target(location, TOPICS.package, agents=("main",))
     assert (newest.offset, newest.package_id) == (1, "dstrpck-1-0000000000000001")
     assert newest.firsts == {"main": 0, "second": 2, None: 3}
+
+
+def test_the_package_topic_may_have_any_name(history: History, tmp_path: Path) -> None:
+    location = Location.parse(str(tmp_path / "tables"))
+    packages = [replace(one, topic="content") for one in history.records]
+    archive(location, packages)
+    statuses = [replace(one, topic="content_package", offset=7) for one in packages]
+    archive(location, statuses, "journal-of-statuses")
+    newest = target(location, "content", agents=("main",))
+    assert (newest.journal_id, newest.offset) == (JOURNAL, 1)
+    assert {one.last for one in agents_of(location, newest.version)} == {1, 2, 3}
+    assert not reaches(location, newest.version, JOURNAL, 4)
+    with pytest.raises(NotThere, match=r"no package left in topic other: .*PACKHORSE_TOPIC_"):
+        target(location, "other")
 
 
 def test_of_two_headers_of_a_name_the_last_one_counts(history: History) -> None:
@@ -130,7 +146,7 @@ def test_of_two_headers_of_a_name_the_last_one_counts(history: History) -> None:
 
 
 def test_a_file_that_is_gone_or_damaged_is_an_error_in_a_line(location: Location) -> None:
-    version = bronze_version(location)
+    version = bronze_version(location, TOPICS.package)
     file = next(Path(location.base).glob(f"{tables.BRONZE}/topic=*/**/*.parquet"))
     file.write_bytes(b"no Parquet at all")
     with pytest.raises(TaskFailed, match="may be run again"), translated("audit"):

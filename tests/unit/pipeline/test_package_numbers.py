@@ -16,6 +16,7 @@ from packhorse_services.pipeline.history.numbers import Numbers, numbers_of
 from packhorse_services.pipeline.history.read import bronze_version
 from packhorse_services.pipeline.storage.location import Location
 from tests.harness.depth import examples
+from tests.harness.feed import TOPICS
 from tests.harness.history import JOURNAL, History, archive
 
 AGENT = "main"
@@ -95,13 +96,13 @@ def test_r27_what_repeats_is_found_in_whatever_files_it_is(
         for producer, number in known.items()
     ]
     location = archived(tmp_path_factory.mktemp("numbers"), what, begin, CUTS[cuts])
-    found = numbers_of(location, bronze_version(location), JOURNAL, ALL, applied)
+    found = numbers_of(location, bronze_version(location, TOPICS.package), JOURNAL, ALL, applied)
     assert found == counted(what, begin, applied)
 
 
 def test_r27_only_packages_of_the_spans_are_counted(tmp_path: Path) -> None:
     location = archived(tmp_path, [(0, 1, 3), (0, 1, 2), (0, 1, 1), (1, 1, 1)], 0, [slice(None)])
-    version = bronze_version(location)
+    version = bronze_version(location, TOPICS.package)
 
     def found(span: tuple[int, int], agent: str = AGENT) -> tuple[set[int], list[int]]:
         numbers = numbers_of(location, version, JOURNAL, {agent: span})
@@ -116,6 +117,6 @@ def test_r27_only_packages_of_the_spans_are_counted(tmp_path: Path) -> None:
 def test_r27_what_was_applied_counts_from_its_offset_on(tmp_path: Path) -> None:
     location = archived(tmp_path, [(0, 1, 1), (0, 1, 2), (0, 1, 5)], 0, [slice(None)])
     applied = [AppliedSequence(AGENT, PRODUCERS[0], 1, 4, 1)]
-    numbers = numbers_of(location, bronze_version(location), JOURNAL, ALL, applied)
+    numbers = numbers_of(location, bronze_version(location, TOPICS.package), JOURNAL, ALL, applied)
     assert numbers.repeats == set(), "the second one was there when it was applied"
     assert [one.sequence for one in numbers.highest] == [5]

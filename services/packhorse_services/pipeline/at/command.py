@@ -68,7 +68,7 @@ def at(*, chosen: PointOptions, how: RestoreOptions) -> None:
     point = Point(chosen.path, chosen.offset, when, agents, left_out)
     with (
         running_spark(settings, location, "at") as spark,
-        subtree_at(spark, location, blobs_url, point) as found,
+        subtree_at(spark, location, settings.topics.package, blobs_url, point) as found,
     ):
         if how.restore:
             _restore(found.nodes, chosen.path, settings, force=how.force, as_json=how.as_json)

@@ -42,7 +42,7 @@ class ContentAt:
 
 @contextmanager
 def subtree_at(
-    spark: SparkSession, location: Location, blobs_url: str, point: Point
+    spark: SparkSession, location: Location, package_topic: str, blobs_url: str, point: Point
 ) -> Iterator[ContentAt]:
     """Lend the subtree as it was.
 
@@ -56,6 +56,7 @@ def subtree_at(
             snapshots = list(all_of(blobs))
         found = target(
             location,
+            package_topic,
             agents=point.agents,
             offset=point.offset,
             time=point.time,

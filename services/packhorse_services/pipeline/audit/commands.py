@@ -133,7 +133,10 @@ def _audited(
         running_spark(settings, location, "audit") as spark,
         closing(
             Expectations(
-                ArchiveEnd(spark, location, options.wait, _archiving(settings, spark, location)),
+                ArchiveEnd(
+                    *(spark, location, settings.topics.package, options.wait),
+                    archive=_archiving(settings, spark, location),
+                ),
                 settings.blobs_url,
                 since_start=options.since_start,
             )

@@ -23,7 +23,7 @@ from packhorse_services.pipeline.history.decoding import CLEAR
 from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.headers import PackageHeaders
-from packhorse_services.pipeline.history.packages import Packages
+from packhorse_services.pipeline.history.packages import BronzeVersion, Packages
 from packhorse_services.pipeline.history.read import (
     PackageSelection,
     counted,
@@ -151,7 +151,7 @@ class Expectations:
         self._spark, self._location, self._blobs_url = end.spark, end.location, blobs_url
         self._end, self._since_start = end, since_start
         self._kept: OrderedDict[object, tuple[Expected, ExitStack]] = OrderedDict()
-        self._asked: dict[tuple[str, int], PackageHeaders] = {}
+        self._asked: dict[tuple[str, BronzeVersion], PackageHeaders] = {}
         self.folds = 0
 
     def of(self, subscriber: str, situation: Situation) -> Expected:
@@ -175,7 +175,7 @@ class Expectations:
         self._kept.move_to_end(case.key)
         return replace(self._kept[case.key][0], notes=began.notes)
 
-    def _headers(self, situation: Situation, version: int) -> PackageHeaders:
+    def _headers(self, situation: Situation, version: BronzeVersion) -> PackageHeaders:
         """Return what headers say, which is the same for all subscribers."""
         asked = situation.journal_id, version
         if asked not in self._asked:
@@ -187,7 +187,7 @@ class Expectations:
         while self._kept:
             self._kept.popitem()[1][1].close()
 
-    def _make(self, subscriber: str, case: Case, begin: Beginning, version: int) -> None:
+    def _make(self, subscriber: str, case: Case, begin: Beginning, version: BronzeVersion) -> None:
         while len(self._kept) >= _KEPT:
             self._kept.popitem(last=False)[1][1].close()
         packages = self._packages(subscriber, case, version, begin)
@@ -202,11 +202,13 @@ class Expectations:
             self._kept[case.key] = (expected, stack.pop_all())
             self.folds += 1
 
-    def _agents(self, journal_id: str, version: int) -> DataFrame:
+    def _agents(self, journal_id: str, version: BronzeVersion) -> DataFrame:
         records = package_records(self._spark, self._location, journal_id, version)
         return records.select("offset", "publisher_agent")
 
-    def _packages(self, subscriber: str, case: Case, version: int, begin: Beginning) -> Packages:
+    def _packages(
+        self, subscriber: str, case: Case, version: BronzeVersion, begin: Beginning
+    ) -> Packages:
         wanted = PackageSelection(
             case.situation.journal_id,
             version,
@@ -219,7 +221,7 @@ class Expectations:
         return counted(self._location, wanted)
 
     def _past(
-        self, subscriber: str, case: Case, version: int, begin: Beginning
+        self, subscriber: str, case: Case, version: BronzeVersion, begin: Beginning
     ) -> Callable[[], Packages] | None:
         """Return what finds, if needed, all packages of the subscriptions; None: no more."""
         spans = case.imported(begin)

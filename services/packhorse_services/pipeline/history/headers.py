@@ -19,6 +19,7 @@ from packhorse.wire.package_codec import AGENT_HEADER, ENTRY_HEADER, PACKAGE_ID_
 from packhorse_services.pipeline.archive.reading import headers_of
 from packhorse_services.pipeline.history.packages import (
     TAG,
+    BronzeVersion,
     batches_of,
     column_batches,
     package_files,
@@ -65,7 +66,11 @@ def _known(*offsets: int | None) -> list[int]:
 
 
 def agents_of(
-    location: Location, version: int, *, offset: int | None = None, time: datetime | None = None
+    location: Location,
+    version: BronzeVersion,
+    *,
+    offset: int | None = None,
+    time: datetime | None = None,
 ) -> list[AgentPackages]:
     """Return what a version of bronze has of each agent, up to an offset or a time and behind it.
 
@@ -121,14 +126,14 @@ def _marked(batch: pa.RecordBatch) -> Iterator[tuple[str, int, dict[str, bytes]]
     return zip(ids, offsets, headers_of(some.column("headers")), strict=True)
 
 
-def ids_at(location: Location, version: int, journal_id: str, offset: int) -> list[str]:
+def ids_at(location: Location, version: BronzeVersion, journal_id: str, offset: int) -> list[str]:
     """Return the ids of the packages at an offset, by their headers; one without has none: ""."""
     files = package_files(location, version)
     found = headers_between(location, files, journal_id, offset, offset)
     return [named.get(PACKAGE_ID_HEADER, b"").decode(errors="replace") for _, named in found]
 
 
-def reaches(location: Location, version: int, journal_id: str, offset: int) -> bool:
+def reaches(location: Location, version: BronzeVersion, journal_id: str, offset: int) -> bool:
     """Return whether a package at an offset or behind it is archived."""
     files, columns = package_files(location, version), ["offset", "journal_id"]
     return any(
@@ -162,8 +167,7 @@ class PackageHeaders:
 
     location: Location
     journal_id: str
-    version: int
-    """Of bronze."""
+    version: BronzeVersion
 
     @cached_property
     def firsts(self) -> dict[str | None, int]:

@@ -11,7 +11,11 @@ from packhorse.snapshots.snapshot import AppliedSequence
 from packhorse.wire.package_codec import decode_entry, is_producer
 from packhorse.wire.record import Undecodable
 from packhorse_services.pipeline.history.headers import headers_between
-from packhorse_services.pipeline.history.packages import agent_of, package_files
+from packhorse_services.pipeline.history.packages import (
+    BronzeVersion,
+    agent_of,
+    package_files,
+)
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.table_files import Kept
 
@@ -31,7 +35,7 @@ class Numbers:
 
 def numbers_of(
     location: Location,
-    version: int,
+    version: BronzeVersion,
     journal_id: str,
     spans: Mapping[str, tuple[int, int]],
     applied: Iterable[AppliedSequence] = (),

@@ -40,6 +40,14 @@ class Package(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class BronzeVersion:
+    """A version of bronze, and which of its topics has the packages."""
+
+    number: int
+    package_topic: str
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetShare:
     """The `number`th of `count` shares of the row groups of a file, from 0."""
 
@@ -139,10 +147,10 @@ def is_for(headers: Mapping[str, bytes], subscriber: str) -> bool:
     return not targets or subscriber in targets
 
 
-def package_files(location: Location, version: int) -> tuple[Kept, ...]:
-    """Return the files of the archive's package topics at a version of bronze."""
-    files = files_of(stored(location, tables.BRONZE, version))
-    return tuple(one for one in files if one.partition["topic"].endswith("_package"))
+def package_files(location: Location, version: BronzeVersion) -> tuple[Kept, ...]:
+    """Return the files of the package topic at a version of bronze."""
+    files = files_of(stored(location, tables.BRONZE, version.number))
+    return tuple(one for one in files if one.partition["topic"] == version.package_topic)
 
 
 def column_batches(

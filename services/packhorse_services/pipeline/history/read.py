@@ -17,7 +17,11 @@ from packhorse.wire.package_codec import (
 )
 from packhorse_services.pipeline.errors import TablesUnusable
 from packhorse_services.pipeline.history.numbers import numbers_of
-from packhorse_services.pipeline.history.packages import Packages, package_files
+from packhorse_services.pipeline.history.packages import (
+    BronzeVersion,
+    Packages,
+    package_files,
+)
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.delta import load, stored
 from packhorse_services.pipeline.storage.location import Location
@@ -37,12 +41,12 @@ def archived(
     return load(spark, location, table, _held(location, table, version))
 
 
-def bronze_version(location: Location) -> int:
+def bronze_version(location: Location, package_topic: str) -> BronzeVersion:
     """Return bronze's newest version; its files stay for days when others replace them.
 
     Raises `TablesUnusable` when it isn't there yet.
     """
-    return _held(location, tables.BRONZE).version()
+    return BronzeVersion(_held(location, tables.BRONZE).version(), package_topic)
 
 
 def _held(location: Location, table: str, version: int | None = None) -> DeltaTable:
@@ -56,15 +60,15 @@ def _held(location: Location, table: str, version: int | None = None) -> DeltaTa
 
 
 def package_records(
-    spark: SparkSession, location: Location, journal_id: str, version: int | None = None
+    spark: SparkSession, location: Location, journal_id: str, version: BronzeVersion
 ) -> DataFrame:
-    """Return the bronze rows of one package topic, with what their headers say of them.
+    """Return the bronze rows of a journal's packages, with what their headers say of them.
 
-    `version` is bronze's, without it the newest. Added are `publisher_agent` and `package_id`, null
-    where the header is missing. What can be asked of all packages `headers.py` answers.
+    Added are `publisher_agent` and `package_id`, null where the header is missing. What can be
+    asked of all packages `headers.py` answers.
     """
-    bronze = archived(spark, location, tables.BRONZE, version)
-    own = (f.col("journal_id") == journal_id) & f.col("topic").endswith("_package")
+    bronze = archived(spark, location, tables.BRONZE, version.number)
+    own = (f.col("journal_id") == journal_id) & (f.col("topic") == version.package_topic)
     return bronze.where(own).withColumns(
         {
             "publisher_agent": header(AGENT_HEADER).cast("string"),
@@ -78,7 +82,7 @@ def gaps(location: Location, journal_id: str) -> list[tuple[int, int]]:
 
     There are few: each was accepted by an operator. Raises `TablesUnusable`.
     """
-    wanted = f"ends_with(topic, '_package') AND journal_id = {literal(journal_id)}"
+    wanted = f"journal_id = {literal(journal_id)}"  # which no other topic has
     sql = f"SELECT DISTINCT first_missing, next_offset FROM {RELATION} WHERE {wanted}"  # noqa: S608 - literals
     found = asked(location, tables.GAPS, sql)
     return sorted((one["first_missing"], one["next_offset"]) for one in found)
@@ -99,7 +103,7 @@ class PackageSelection:
     """
 
     journal_id: str
-    version: int
+    version: BronzeVersion
     spans: Mapping[str, tuple[int, int]]
     numbered_after: Mapping[str, int]
     applied: Iterable[AppliedSequence] = ()

@@ -8,6 +8,7 @@ from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse_services.pipeline.errors import NotThere, TaskRefused
 from packhorse_services.pipeline.history.bases import known_agents
 from packhorse_services.pipeline.history.headers import AgentPackages, agents_of, ids_at
+from packhorse_services.pipeline.history.packages import BronzeVersion
 from packhorse_services.pipeline.history.read import bronze_version, gaps
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.delta import stored
@@ -22,14 +23,15 @@ class HistoryTarget:
     agents: tuple[str, ...]
     offset: int
     package_id: str
-    version: int
-    """Of bronze: everything about the content there is read from this one."""
+    version: BronzeVersion
+    """Everything about the content there is read from this one."""
     firsts: Mapping[str | None, int] | None = None
     """As `PackageHeaders` has them: who looks for an offset or a time meets all packages."""
 
 
 def target(
     location: Location,
+    package_topic: str,
     *,
     agents: Collection[str] = (),
     offset: int | None = None,
@@ -42,10 +44,10 @@ def target(
     have expired and are in some of `snapshots`. Raises `NotThere` when nothing is archived there or
     so late, `TaskRefused` when packages up to it are missing, and `TablesUnusable`.
     """
-    version = bronze_version(location)
+    version = bronze_version(location, package_topic)
     every = agents_of(location, version, offset=offset, time=time)
     if not every:
-        raise NotThere(nothing_archived(location, snapshots))
+        raise NotThere(nothing_archived(location, package_topic, snapshots))
     journal_id = _newest_journal(every)
     archive = [one for one in every if one.journal_id == journal_id]
     known = _known(agents, archive, snapshots, journal_id)
@@ -82,15 +84,18 @@ def _newest_journal(every: Sequence[AgentPackages]) -> str:
     return max(every, key=lambda one: one.until_ms).journal_id
 
 
-def nothing_archived(location: Location, snapshots: Collection[ContentSnapshot] = ()) -> str:
+def nothing_archived(
+    location: Location, package_topic: str, snapshots: Collection[ContentSnapshot] = ()
+) -> str:
     """Return why the archive holds no package of any journal, and what to do."""
     if stored(location, tables.BRONZE).version() == 0:
         return "no package is archived yet; run packhorse-pipeline archive"
     last = max(snapshots, key=lambda one: one.made_ms, default=None)
     held = "" if last is None else f", and snapshot {last.id} holds the content up to {last.offset}"
     return (
-        "the archive has no package left: all have expired (upkeep's --retention-days), or none "
-        f"had been published{held}; distribute what is needed, such as / as a deep path, and run "
+        f"the archive has no package left in topic {package_topic}: all have expired (upkeep's "
+        "--retention-days), none had been published, or PACKHORSE_TOPIC_… names another one "
+        f"than was archived{held}; distribute what is needed, such as / as a deep path, and run "
         "packhorse-pipeline archive"
     )
 

@@ -65,7 +65,7 @@ def snapshot(
         options.keep,
     )
     with running_spark(settings, location, "snapshot") as spark:
-        made = make_snapshot(spark, location, blobs_url, request)
+        made = make_snapshot(spark, location, settings.topics.package, blobs_url, request)
     result = _result(made)
     typer.echo(json.dumps(result) if as_json else _said(result))
 

@@ -149,7 +149,11 @@ class Made:
 
 
 def make_snapshot(
-    spark: SparkSession, location: Location, blobs_url: str, request: SnapshotRequest
+    spark: SparkSession,
+    location: Location,
+    package_topic: str,
+    blobs_url: str,
+    request: SnapshotRequest,
 ) -> Made:
     """Make the snapshot, and then tidy up. Killed anywhere, it may be run again.
 
@@ -158,7 +162,7 @@ def make_snapshot(
     """
     with closing(open_blobs(blobs_url)) as blobs:
         with translated("snapshot"):
-            made = _Run(spark, location, blobs_url, blobs, request).run()
+            made = _Run(spark, location, package_topic, blobs_url, blobs, request).run()
         leftovers = remove_leftovers(blobs)  # first, so whoever reads what is pruned may end
         pruned = prune(blobs, made.snapshot, request.keep) if request.keep else []
         return replace(made, pruned=len(pruned), leftovers=leftovers)
@@ -168,6 +172,7 @@ def make_snapshot(
 class _Run:
     spark: SparkSession
     location: Location
+    package_topic: str
     blobs_url: str
     blobs: BlobStore
     request: SnapshotRequest
@@ -178,6 +183,7 @@ class _Run:
         require_heard_of(self.spark, self.location, wanted.subscriber, snapshots)
         point = target(
             self.location,
+            self.package_topic,
             agents=wanted.agents,
             offset=wanted.offset,
             snapshots=snapshots,

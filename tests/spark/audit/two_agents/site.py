@@ -16,7 +16,7 @@ from packhorse_services.pipeline.audit.outcome import Audited
 from packhorse_services.pipeline.audit.task import Audit
 from packhorse_services.pipeline.snapshot.task import SnapshotRequest, make_snapshot
 from packhorse_services.pipeline.storage.location import Location
-from tests.harness.feed import page
+from tests.harness.feed import TOPICS, page
 from tests.harness.history import JOURNAL, History, archive
 from tests.harness.postgres import Databases
 
@@ -67,7 +67,7 @@ class Site:
 
     def snapshot(self, request: SnapshotRequest) -> ContentSnapshot:
         blobs_url = str(self.history.bodies.root)
-        return make_snapshot(self.spark, self.location, blobs_url, request).snapshot
+        return make_snapshot(self.spark, self.location, TOPICS.package, blobs_url, request).snapshot
 
     def keep(self, name: str) -> None:
         """Keep the subscriber as it is now, to be audited under this name."""
@@ -85,7 +85,8 @@ class Site:
     def _audited(
         self, run: str, urls: Mapping[str, str], *, since_start: bool = False
     ) -> Mapping[str, Audited]:
-        end, blobs = ArchiveEnd(self.spark, self.location), str(self.history.bodies.root)
+        end = ArchiveEnd(self.spark, self.location, TOPICS.package)
+        blobs = str(self.history.bodies.root)
         expectations = Expectations(end, blobs, since_start=since_start)
         with closing(expectations):
             found = Audit(self.spark, self.location, run, expectations).all(urls)
