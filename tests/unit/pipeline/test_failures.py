@@ -64,6 +64,7 @@ def test_errors_of_our_own_keep_their_text(
         ("[DELTA_PROTOCOL_CHANGED] y", errors.TaskFailed, "at the same moment"),
         ("Some data may have been lost because", errors.HistoryGap, "--accept-gap"),
         ("Caused by: Log file was malformed: failed", errors.CheckpointCorrupt, "--new-checkpoint"),
+        ("[DELTA_FILE_NOT_FOUND_DETAILED] z", errors.TablesUnusable, "restore the files"),
         ("[DELTA_SCHEMA_CHANGED] z", errors.SchemaChanged, "PACKHORSE_TABLES_URL"),
         ("java.lang.ClassNotFoundException: kafka", errors.JarsMissing, "packhorse-pipeline jars"),
         ("java.lang.UnsupportedClassVersionError", errors.JavaUnusable, "JAVA_HOME"),
@@ -83,6 +84,13 @@ def test_sparks_words_become_one_line_with_advice(
     assert advice in str(found)
     assert "archive" in str(found)
     assert "\n" not in str(found)
+
+
+@pytest.mark.parametrize("task", ["archive", "at", "audit", "measures", "snapshot", "upkeep"])
+def test_a_missing_file_s_advice_names_no_option_that_a_task_lacks(task: str) -> None:
+    said = str(meaning("[FAILED_READ_FILE.FILE_NOT_EXIST] bronze/a.parquet", task))
+    assert said.startswith(f"{task}: files of a table are gone; run it again")
+    assert "--new-checkpoint" not in said
 
 
 def test_the_edge_of_a_task() -> None:

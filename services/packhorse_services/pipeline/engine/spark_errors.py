@@ -56,7 +56,7 @@ _MEANINGS: tuple[_Meaning, ...] = (
     ),
     (
         r"MALFORMED_LOG_FILE|[Ll]og file was malformed|Failed to read log file|Incomplete log file|"
-        r"DIFFERENT_DELTA_TABLE_READ|STREAMING_CHECKPOINT|CHECKPOINT_METADATA|"
+        r"STREAMING_CHECKPOINT|CHECKPOINT_METADATA|"
         r"batch \d+ doesn't exist|failed to read the .*checkpoint",
         CheckpointCorrupt,
         "a checkpoint can't be read, or belongs to other tables; run it with --new-checkpoint "
@@ -64,7 +64,7 @@ _MEANINGS: tuple[_Meaning, ...] = (
     ),
     (
         r"DELTA_(?:SCHEMA|FAILED_TO_MERGE|METADATA_MISMATCH|METADATA_CHANGED|"
-        r"STREAMING_.*SCHEMA|MISSING_(?:NOT_NULL_)?COLUMN)|A schema mismatch detected|"
+        r"MISSING_(?:NOT_NULL_)?COLUMN)|A schema mismatch detected|"
         r"UNRESOLVED_COLUMN",
         SchemaChanged,
         "a table has other columns than this build knows; use the build that wrote it, or "
@@ -75,8 +75,8 @@ _MEANINGS: tuple[_Meaning, ...] = (
         r"FAILED_READ_FILE|DELTA_LOG_FILE_NOT_FOUND|DELTA_TRUNCATED_TRANSACTION_LOG|"
         r"Failed to open local file.*No such file|Path does not exist '",
         TablesUnusable,
-        "files of a table are gone; restore them, or run it with --new-checkpoint if somebody "
-        "has vacuumed what a query had still to read",
+        "files of a table are gone; run it again (measures: with --all), which reads the newest "
+        "version alone, and restore the files if it says the same",
     ),
     (
         r"DELTA_TABLE_NOT_FOUND|DELTA_PATH_DOES_NOT_EXIST|PATH_NOT_FOUND|DELTA_MISSING_DELTA_TABLE|"
