@@ -59,7 +59,9 @@ _COLUMNS = to_arrow_schema(BRONZE, timezone="UTC")
 def read_batches(journal: Journal, wanted: OffsetRange, identity: str) -> Iterator[pa.RecordBatch]:
     """Yield the records of a range, in order.
 
-    Raises `HistoryGap` when one of them is gone, `JournalUnavailable` when they do not come.
+    Raises `HistoryGap` when one of them is gone, `JournalUnavailable` when they do not come. It
+    does not use `read_to`, which knows no bound in bytes and gives up when the journal is away,
+    whereas this waits for its restart.
     """
     topic, partition, end = wanted.topic, wanted.partition, wanted.end
     with journal.reader(topic, wanted.start, partition=partition) as reader:
