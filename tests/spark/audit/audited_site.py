@@ -90,10 +90,8 @@ class Site:
         archive: Callable[[], None] | None = None,
     ) -> list[Audited]:
         if (wait, archive) not in self.expected:
-            end = ArchiveEnd(
-                *(self.spark, self.location, TOPICS.package, wait, archive, self.clock)
-            )
-            made = Expectations(end, str(self.history.bodies.root), since_start=False)
+            end = ArchiveEnd(self.location, TOPICS.package, wait, archive, self.clock)
+            made = Expectations(self.spark, end, str(self.history.bodies.root), since_start=False)
             self.expected[wait, archive] = self.connections.enter_context(closing(made))
         expected, run = self.expected[wait, archive], f"audit-{len(self.urls)}"
         audit = Audit(self.spark, self.location, run, expected, path, limit)

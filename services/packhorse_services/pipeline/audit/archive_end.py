@@ -4,8 +4,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from pyspark.sql import SparkSession
-
 from packhorse.clock import Clock, SystemClock
 from packhorse.errors import PackhorseError
 from packhorse_services.pipeline.audit.subscriber_state import Situation
@@ -23,7 +21,6 @@ _LOOK_S = 2.0
 class ArchiveEnd:
     """The end of the archive, to which a subscriber in use is always a little ahead."""
 
-    spark: SparkSession
     location: Location
     package_topic: str
     wait_s: float = 0.0

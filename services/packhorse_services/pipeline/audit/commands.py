@@ -133,9 +133,12 @@ def _audited(
         running_spark(settings, location, "audit") as spark,
         closing(
             Expectations(
+                spark,
                 ArchiveEnd(
-                    *(spark, location, settings.topics.package, options.wait),
-                    archive=_archiving(settings, spark, location),
+                    location,
+                    settings.topics.package,
+                    options.wait,
+                    _archiving(settings, spark, location),
                 ),
                 settings.blobs_url,
                 since_start=options.since_start,

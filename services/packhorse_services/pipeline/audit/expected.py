@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from packhorse.blobs.open import open_blobs
@@ -147,8 +147,10 @@ class Expected:
 class Expectations:
     """Makes and keeps expected contents; subscribers in the same situation share one."""
 
-    def __init__(self, end: ArchiveEnd, blobs_url: str, *, since_start: bool) -> None:
-        self._spark, self._location, self._blobs_url = end.spark, end.location, blobs_url
+    def __init__(
+        self, spark: SparkSession, end: ArchiveEnd, blobs_url: str, *, since_start: bool
+    ) -> None:
+        self._spark, self._location, self._blobs_url = spark, end.location, blobs_url
         self._end, self._since_start = end, since_start
         self._kept: OrderedDict[object, tuple[Expected, ExitStack]] = OrderedDict()
         self._asked: dict[tuple[str, BronzeVersion], PackageHeaders] = {}

@@ -85,9 +85,9 @@ class Site:
     def _audited(
         self, run: str, urls: Mapping[str, str], *, since_start: bool = False
     ) -> Mapping[str, Audited]:
-        end = ArchiveEnd(self.spark, self.location, TOPICS.package)
+        end = ArchiveEnd(self.location, TOPICS.package)
         blobs = str(self.history.bodies.root)
-        expectations = Expectations(end, blobs, since_start=since_start)
+        expectations = Expectations(self.spark, end, blobs, since_start=since_start)
         with closing(expectations):
             found = Audit(self.spark, self.location, run, expectations).all(urls)
         return {one.subscriber: one for one in found}
