@@ -103,10 +103,7 @@ def nothing_archived(
 def _require_archived(
     archive: Sequence[AgentPackages], offset: int | None, time: datetime | None
 ) -> None:
-    first, last = (
-        min(subscription.first for subscription in archive),
-        max(subscription.last for subscription in archive),
-    )
+    first, last = min(one.first for one in archive), max(one.last for one in archive)
     if offset is not None and not first <= offset <= last:
         raise NotThere(
             f"offset {offset} is not archived: the archive holds {first} to {last}; "
@@ -121,8 +118,8 @@ def _require_time(archive: Sequence[AgentPackages], time: datetime, last: int) -
 
     What came after that one, up to `time`, nobody has archived: there may be more.
     """
-    since = _moment(min(subscription.since_ms for subscription in archive))
-    until = _moment(max(subscription.until_ms for subscription in archive))
+    since = _moment(min(one.since_ms for one in archive))
+    until = _moment(max(one.until_ms for one in archive))
     if time < since:
         raise NotThere(f"the archive begins at {_shown(since)}; choose a later time, or an offset")
     if time > until:
@@ -145,14 +142,10 @@ def _require_no_gap(
     location: Location, archive: Sequence[AgentPackages], found: int, offset: int | None
 ) -> None:
     """Raise `TaskRefused` when a gap lies between the package found and the point meant."""
-    following = [
-        subscription.following for subscription in archive if subscription.following is not None
-    ]
-    end = (
-        min(following, default=max(subscription.last for subscription in archive))
-        if offset is None
-        else offset
-    )
+    end = offset
+    if end is None:
+        following = [one.following for one in archive if one.following is not None]
+        end = min(following, default=max(one.last for one in archive))
     for first, behind in gaps(location, archive[0].journal_id):
         if first <= end and behind > found:
             raise TaskRefused(
