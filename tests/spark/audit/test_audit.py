@@ -6,7 +6,6 @@ import pytest
 
 from packhorse.db.connect import connect
 from packhorse.packages.path_filter import PathFilter
-from packhorse_services.pipeline.audit.comparison import differing
 from packhorse_services.pipeline.audit.outcome import ExitCode, exit_code
 from packhorse_services.pipeline.audit.task import FINDINGS
 from packhorse_services.pipeline.snapshot.task import SnapshotRequest, make_snapshot
@@ -101,12 +100,6 @@ def test_r35_of_a_part_of_the_content_only_that_part_is_expected(
         ("missing", "/a/b"),
         ("extra", "/deep/more"),
     }
-
-
-def test_which_ranges_differ() -> None:
-    wanted = [(0, 2, "10"), (1, 1, "5"), (3, 1, "7")]
-    assert differing(wanted, [(0, 2, "10"), (1, 1, "5"), (2, 0, "0"), (3, 1, "7")]) == []
-    assert differing(wanted, [(0, 2, "11"), (2, 1, "1"), (3, 2, "7")]) == [0, 1, 2, 3]
 
 
 def test_r8_what_is_broken_is_found_and_what_is_whole_passes(site: Site) -> None:

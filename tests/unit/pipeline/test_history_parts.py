@@ -10,8 +10,6 @@ from packhorse.content.node import Binary, is_within
 from packhorse_services.pipeline.history.decoding import binaries_text
 from packhorse_services.pipeline.history.fold import NOWHERE, PackageParts
 from packhorse_services.pipeline.history.onto_base import touching
-from packhorse_services.pipeline.snapshot.writing import runs
-from tests.harness.feed import page
 
 NAMES = st.sampled_from(["a", "b", "a-b", "é", "😀", "0"])
 BELOW = st.lists(NAMES, max_size=3).map(lambda names: "".join(f"/{name}" for name in names))
@@ -65,12 +63,3 @@ def test_binaries_are_ordered_as_jsonb_is() -> None:
     assert text.startswith('{"c": {"digest": "sha256:abab')
     assert text.index('"bb"') < text.index('"é"')
     assert binaries_text(()) == "{}"
-
-
-def test_runs_are_of_bounded_size_and_lose_nothing() -> None:
-    nodes = [page(f"/{number:03}") for number in range(50)]
-    cut = [list(run) for run in runs(iter(nodes), 100)]
-    assert [node for run in cut for node in run] == nodes
-    assert len(cut) > 5
-    assert all(sum(node.size for node in run[:-1]) < 100 for run in cut)
-    assert list(runs([], 100)) == []
