@@ -14,7 +14,7 @@ from packhorse.runtime.command_options import with_options
 from packhorse.runtime.configuration import loaded
 from packhorse.runtime.whole_file import whole_file
 from packhorse_services.pipeline.errors import NotThere, TaskRefused
-from packhorse_services.pipeline.reports import document, reading, spreadsheet
+from packhorse_services.pipeline.reports import document, reading
 from packhorse_services.pipeline.reports.period import WrongPeriod, period
 from packhorse_services.pipeline.reports.query import ReportSelection
 from packhorse_services.pipeline.reports.reading import MOST_ROWS, ReportPage, ReportQuery
@@ -102,7 +102,7 @@ def _parts(
         yield reading.as_json(requested, ReportPage(rows, None), None) + "\n"
         return
     for number, page in enumerate(pages):
-        yield spreadsheet.table(requested.report.columns, page.rows, header=number == 0)
+        yield reading.as_csv(requested.report.columns, page.rows, header=number == 0)
 
 
 def _pages(version: TableVersion | None, requested: ReportQuery) -> Iterator[ReportPage]:

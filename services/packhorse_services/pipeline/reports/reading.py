@@ -1,7 +1,10 @@
 """One page of a report, in the form that was asked for."""
 
+import csv
 import hashlib
+import io
 import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -14,6 +17,8 @@ from packhorse_services.pipeline.storage.queries import Value
 
 Form = Literal["json", "csv"]
 MOST_ROWS = 10_000
+CSV = "text/csv; charset=utf-8"
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,3 +82,30 @@ def _plain(value: Any) -> str:
     if isinstance(value, datetime):
         return period.text(value)
     raise TypeError(f"{type(value).__name__} is no value of a report")
+
+
+def as_csv(columns: Sequence[str], rows: Iterable[Row], *, header: bool = True) -> str:
+    """Return a line for each row (RFC 4180), below the columns' names unless `header` is false.
+
+    A text that a spreadsheet would run as a formula gets an apostrophe before it.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text)
+    if header:
+        writer.writerow(columns)
+    for row in rows:
+        writer.writerow([_cell(row[column]) for column in columns])
+    return text.getvalue()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return period.text(value)
+    reported = str(value)
+    if isinstance(value, str) and reported.lstrip(" ").startswith(_FORMULA):
+        return "'" + reported
+    return reported

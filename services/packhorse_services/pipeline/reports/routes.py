@@ -11,7 +11,7 @@ from packhorse.content.requests import KnownTags, entity_tag
 from packhorse.runtime.auth import Principal, TokenScope, require
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
-from packhorse_services.pipeline.reports import document, reading, spreadsheet
+from packhorse_services.pipeline.reports import document, reading
 from packhorse_services.pipeline.reports.period import WrongPeriod, period, text
 from packhorse_services.pipeline.reports.query import ReportSelection, read_key, write_key
 from packhorse_services.pipeline.reports.reading import MOST_ROWS, Form, ReportQuery
@@ -200,8 +200,8 @@ async def _answer(
     if following is not None:
         headers["Link"] = f'<{following}>; rel="next"'
     if requested.form == "csv":
-        shown = spreadsheet.table(report.columns, found.rows)
-        return Response(shown, 200, headers, spreadsheet.MEDIA_TYPE)
+        shown = reading.as_csv(report.columns, found.rows)
+        return Response(shown, 200, headers, reading.CSV)
     return Response(reading.as_json(requested, found, following), 200, headers, "application/json")
 
 
