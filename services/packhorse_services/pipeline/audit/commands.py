@@ -129,26 +129,15 @@ def _audited(
     from packhorse_services.pipeline.engine.session import running_spark
 
     location = archive_at(settings.tables_url)
-    with (
-        running_spark(settings, location, "audit") as spark,
-        closing(
-            Expectations(
-                spark,
-                ArchiveEnd(
-                    location,
-                    settings.topics.package,
-                    options.wait,
-                    _archiving(settings, spark, location),
-                ),
-                settings.blobs_url,
-                since_start=options.since_start,
-            )
-        ) as expectations,
-    ):
-        known = settings.subscriber_databases.keys()
-        others = [] if options.subscriber else unaudited(location, known)
-        audit = Audit(spark, location, run, expectations, check_path(options.path), options.limit)
-        return audit.all(databases), others
+    with running_spark(settings, location, "audit") as spark:
+        archive = _archiving(settings, spark, location)
+        end = ArchiveEnd(location, settings.topics.package, options.wait, archive)
+        made = Expectations(spark, end, settings.blobs_url, since_start=options.since_start)
+        with closing(made) as expectations:
+            known = settings.subscriber_databases.keys()
+            others = [] if options.subscriber else unaudited(location, known)
+            path, limit = check_path(options.path), options.limit
+            return Audit(spark, location, run, expectations, path, limit).all(databases), others
 
 
 def _archiving(
