@@ -53,9 +53,7 @@ def target(
     known = _known(agents, archive, snapshots, journal_id)
     _require_archived(archive, offset, time)
     chosen = tuple(sorted(agents)) or known
-    own = [one.wanted for one in archive if one.publisher_agent in chosen]
-    if (last := max((one for one in own if one is not None), default=None)) is None:
-        raise NotThere(f"no package of {', '.join(chosen)} is that early; choose a later point")
+    last = _last_of(chosen, archive)
     _require_no_gap(location, archive, last, offset)
     package_id = ids_at(location, version, journal_id, last)[0]
     firsts = {one.publisher_agent: one.first for one in archive}
@@ -77,6 +75,14 @@ def _known(
             f"{', '.join(known)}"
         )
     return known
+
+
+def _last_of(chosen: Collection[str], archive: Sequence[AgentPackages]) -> int:
+    """Return the last offset that is wanted of some agents. Raises `NotThere` for none."""
+    own = [one.wanted for one in archive if one.publisher_agent in chosen]
+    if (last := max((one for one in own if one is not None), default=None)) is None:
+        raise NotThere(f"no package of {', '.join(chosen)} is that early; choose a later point")
+    return last
 
 
 def _newest_journal(every: Sequence[AgentPackages]) -> str:

@@ -181,13 +181,8 @@ class _Run:
         wanted = self.request
         snapshots = without_lost(self.blobs)
         require_heard_of(self.spark, self.location, wanted.subscriber, snapshots)
-        point = target(
-            self.location,
-            self.package_topic,
-            agents=wanted.agents,
-            offset=wanted.offset,
-            snapshots=snapshots,
-        )
+        place = self.location, self.package_topic
+        point = target(*place, agents=wanted.agents, offset=wanted.offset, snapshots=snapshots)
         if (same := _same(snapshots, point, wanted)) is not None:
             return Made(same, is_new=False)
         # Before what was removed is read: more may be left out than is promised, never less.
