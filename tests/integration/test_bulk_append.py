@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import SupportsIndex
@@ -28,7 +29,7 @@ from packhorse_services.pipeline.bulk.publisher_api import PublisherClient
 from packhorse_services.pipeline.bulk.run import AppendedParts, Appending
 from packhorse_services.pipeline.bulk.snapshot import LastSeenNumber
 from packhorse_services.pipeline.bulk.state import BulkState, StoredPart
-from packhorse_services.pipeline.errors import TablesUnusable, TaskRefused
+from packhorse_services.pipeline.errors import TablesUnusable, TaskFailed, TaskRefused
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.location import Location
 from tests.harness.bulk import state_table
@@ -195,6 +196,23 @@ def test_a_signal_stops_before_the_next_part(run: Run, number: signal.Signals) -
         run.run()
     assert run.sent() == WHOLE[:3]
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("bulk_id", ["c", "d", "e", "f", "g", "h"])
+def test_of_several_exports_at_once_one_is_noted(run: Run, bulk_id: str) -> None:
+    state, together = BulkState(run.location, bulk_id), threading.Barrier(4)
+
+    def note(parts: int) -> int:
+        together.wait()
+        try:
+            state.note(state_table("/top", parts))
+        except TaskFailed:
+            return 0
+        return parts
+
+    with ThreadPoolExecutor(4) as several:
+        (noted,) = filter(None, several.map(note, range(1, 5)))
+    assert [part.number for part in state.parts(after=-1)] == list(range(noted))
 
 
 def test_a_state_that_can_not_be_read_is_one_line(run: Run) -> None:

@@ -93,11 +93,13 @@ def test_nothing_is_started_for_what_can_not_be_done(
     written(database_url, odd_nodes(flat=1))
     code, out, err = run("--deep", "/content/none")
     assert (code, out, "does not exist" in err) == (3, "", True), "an id of nothing is not printed"
-    code, _, err = run("--deep", TOP, DATABASE_URL="postgresql://me:s3cret@/db?host=/run")
-    assert (code, "need TCP" in err, "s3cret" in err) == (2, True, False)
-    code, _, err = run("--deep", TOP, DATABASE_URL="postgresql://me:s3cret@127.0.0.1:1/db")
-    assert (code, "PACKHORSE_DATABASE_URL" in err, "s3cret" in err) == (1, True, False)
-    assert len(err.splitlines()) == 1, "nothing began"
+    for nowhere in ("127.0.0.1:1/db", "/db?host=/nowhere"):
+        code, _, err = run("--deep", TOP, DATABASE_URL=f"postgresql://me:s3cret@{nowhere}")
+        assert (code, "PACKHORSE_DATABASE_URL" in err, "s3cret" in err) == (1, True, False)
+        assert len(err.splitlines()) == 1, "nothing began"
+    for no_url in ("h/db?nonsense=s3cret", "h:54x/db"):
+        code, _, err = run("--deep", TOP, DATABASE_URL=f"postgresql://me:s3cret@{no_url}")
+        assert (code, "PACKHORSE_DATABASE_URL" in err, "s3cret" in err) == (2, True, False)
     other = database_url.rpartition("/")[0]
     for name, said in (("typo", "does not exist"), ("postgres", "bookkeeping.slot")):
         code, out, err = run("--deep", TOP, DATABASE_URL=f"{other}/{name}")

@@ -16,9 +16,9 @@ from packhorse.content.tree import FOLDER
 from packhorse.db.connect import connect
 from packhorse.packages.body import unpack
 from packhorse.packages.build import PathMissing
-from packhorse_services.pipeline.bulk import export as bulk_export
+from packhorse_services.pipeline.bulk import prepare as bulk_prepare
 from packhorse_services.pipeline.bulk.errors import BulkStopped
-from packhorse_services.pipeline.bulk.export import BULK_PARTS
+from packhorse_services.pipeline.bulk.export import BULK_PARTS, Meter, Packing
 from packhorse_services.pipeline.bulk.prepare import prepare
 from packhorse_services.pipeline.bulk.state import BulkState, Export, StoredPart
 from packhorse_services.pipeline.errors import TaskFailed
@@ -144,6 +144,18 @@ def test_an_export_that_is_ended_in_the_middle_leaves_nothing(
     assert len(bulk.prepare("ended", f"{TOP}/odd")) == 1
 
 
+def test_of_two_exports_under_one_id_the_first_one_counts(bulk: Bulk) -> None:
+    others: list[StoredPart] = []
+
+    def start() -> SparkSession:
+        others.extend(bulk.prepare("twice", nodes=100))
+        return bulk.spark
+
+    with pytest.raises(TaskFailed, match="run it again"):
+        prepare(start, bulk.location, bulk.export("twice"), lambda: None)
+    assert bulk.parts("twice") == others != []
+
+
 @pytest.fixture
 def rewriting(database_url: str) -> Iterator[None]:
     """Somebody rewrites the subtree all the time: each commit has one generation everywhere."""
@@ -199,15 +211,14 @@ def test_r6_what_is_written_after_the_plan_is_not_seen(
     """And a build whose executors see what is there now is caught by the same check."""
     before = {(node.path, node.type) for node in odd_nodes() if is_within(node.path, TOP)}
     before |= {(f"{TOP}/flat", FOLDER), (f"{TOP}/odd", FOLDER)}
-    statement = bulk_export.session_statement
 
-    def written_meanwhile(snapshot: str) -> str:
+    def written_meanwhile(export: Export, snapshot: str, meter: Meter) -> Packing:
         with closing(connect(bulk.url, "tests")) as connection:
             connection.execute(SQL("UPDATE content.node SET " + change + " WHERE path ~ '[0-9]$'"))
             connection.commit()
-        return "SELECT" if broken else statement(snapshot)
+        return Packing(export, "" if broken else snapshot, meter)
 
-    monkeypatch.setattr(bulk_export, "session_statement", written_meanwhile)
+    monkeypatch.setattr(bulk_prepare, "Packing", written_meanwhile)
     try:
         parts = bulk.prepare("later")
     except TaskFailed as error:

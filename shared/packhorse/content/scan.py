@@ -19,12 +19,6 @@ _FETCH_SIZES = 5_000
 _FETCH_NODES = 50
 """Nodes may be a megabyte each."""
 
-JDBC_NODES = """
-    (SELECT path, type, properties::text AS properties, binaries::text AS binaries
-     FROM content.node) AS node
-"""
-"""SQL: the nodes as a relation whose columns a JDBC driver reads as `node_of` wants them."""
-
 
 def _less(column: LiteralString) -> LiteralString:
     return f"""({column} - ARRAY(

@@ -1,28 +1,28 @@
-"""Nodes to stored packages on Spark's executors: a partition is a part, a part is a package."""
+"""Nodes to stored packages on Spark's executors: a task is a part, a part is a package."""
 
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark import Accumulator, TaskContext
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+from deltalake import Schema
+from pyspark import Accumulator
 from pyspark.sql import types as t
 
 from packhorse.blobs.open import open_blobs
+from packhorse.content import scan
 from packhorse.content.node import Node
 from packhorse.content.parts import SubtreePart
-from packhorse.content.rows import node_of
-from packhorse.content.scan import JDBC_NODES, condition
 from packhorse.db.metadata import EXPORTER
+from packhorse.db.roles import act_as
 from packhorse.packages.body import pack
 from packhorse.packages.package_id import RANDOM_BITS, make_package_id
-from packhorse_services.pipeline.bulk.jdbc import JdbcDatabase
 from packhorse_services.pipeline.bulk.snapshot import AuthorSnapshot, PlannedPart
+from packhorse_services.pipeline.bulk.state import Export
+from packhorse_services.pipeline.engine.databases import AUTHOR, reading
 from packhorse_services.pipeline.errors import TaskFailed
 from packhorse_services.pipeline.storage import columns as c
 
@@ -45,11 +45,6 @@ BULK_PARTS = t.StructType(
 )
 """The stored packages of one bulk distribution, all of one snapshot."""
 
-_FETCH_NODES = "50"
-"""A node may have 1 MB: what a task holds of the server's answer stays small. 0 would be all."""
-_COLUMNS = ("path", "type", "properties", "binaries")
-_PACKED = "part int, package_id string, body_sha256 string, body_length long, content_length long"
-
 
 @dataclass(frozen=True, slots=True)
 class Meter:
@@ -59,101 +54,64 @@ class Meter:
     nodes: "Accumulator[int]"
 
 
-def read_nodes(
-    spark: SparkSession, database: JdbcDatabase, snapshot: str, parts: Sequence[SubtreePart]
-) -> DataFrame:
-    """Return the nodes of the parts, a partition for each, in no order within it.
-
-    Every executor reads the same exported `snapshot`, which must stay open, as the exporter.
-    """
-    # With a fetch size Spark's dialect turns autocommit off, so that a cursor is used, and that
-    # before the statement above: it begins the very transaction that reads.
-    properties = {
-        **database.properties,
-        "driver": "org.postgresql.Driver",
-        "fetchsize": _FETCH_NODES,
-        "sessionInitStatement": session_statement(snapshot),
-    }
-    predicates = [condition(part).as_string() for part in parts]
-    return spark.read.jdbc(database.url, JDBC_NODES, predicates=predicates, properties=properties)
-
-
-def session_statement(snapshot: str) -> str:
-    """Return what lets the transaction that it begins see `snapshot`, as the exporter."""
-    return (
-        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; "
-        f"SET TRANSACTION SNAPSHOT '{snapshot}'; SET LOCAL ROLE {EXPORTER}"
-    )
-
-
-def store_packages(
-    nodes: DataFrame, deep_path: str, parts: Sequence[PlannedPart], blobs_url: str, meter: Meter
-) -> DataFrame:
-    """Store a package of each partition of `nodes`, and return what each one is (`_PACKED`).
-
-    Partition n holds the nodes of part n. Raises, on the executor, `TaskFailed` when a partition
-    is not what was planned: then it is of another snapshot.
-    """
-    packing = _Packing(deep_path, tuple(parts), blobs_url, meter)
-    return nodes.sortWithinPartitions("path").mapInArrow(packing, _PACKED)
-
-
-def part_rows(
-    packed: DataFrame, deep_path: str, parts: Sequence[PlannedPart], snapshot: AuthorSnapshot
-) -> DataFrame:
-    """Return the rows of `BULK_PARTS`: stored packages with their ranges."""
-    ranges = packed.sparkSession.createDataFrame(
-        [(part.number, part.range_from, part.range_to, part.nodes) for part in parts],
-        "part int, range_from string, range_to string, node_count long",
-    )
-    rows = packed.join(f.broadcast(ranges), "part").withColumns(
-        {
-            "deep_path": f.lit(deep_path),
-            "part_count": f.lit(len(parts)),
-            "seen_epoch": f.lit(snapshot.seen.epoch).cast("long"),
-            "seen_sequence": f.lit(snapshot.seen.sequence).cast("long"),
-            "snapshot_ms": f.lit(snapshot.taken_ms).cast("long"),
-        }
-    )
-    return rows.select(*BULK_PARTS.names)
-
-
 @dataclass(frozen=True, slots=True)
-class _Packing:
-    deep_path: str
-    parts: tuple[PlannedPart, ...]
-    blobs_url: str
+class Packing:
+    """Stores the package of a part. Runs on executors, which all read one exported `snapshot`.
+
+    Memory is constant. The snapshot must stay open.
+    """
+
+    export: Export
+    snapshot: str
     meter: Meter
 
-    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        planned = self.parts[_partition()]
-        package_id = make_package_id(time.time_ns() // 10**6, secrets.randbits(RANDOM_BITS))
-        with closing(open_blobs(self.blobs_url)) as blobs:
-            nodes = _planned(_nodes(batches), planned, planned.within(self.deep_path))
-            packed = pack(nodes, package_id, blobs, inline_bytes=0)
+    def __call__(self, part: PlannedPart) -> dict[str, Any]:
+        """Return what is the part's own of its row of `BULK_PARTS`.
+
+        Raises `TaskFailed` when the part is not what was planned: then it is of another snapshot.
+        """
+        within = part.within(self.export.deep_path)
+        with reading(self.export.database_url, AUTHOR, self.snapshot) as connection:
+            act_as(connection, EXPORTER)
+            nodes = _planned(scan.nodes(connection, within), part, within)
+            stored = store(nodes, self.export.blobs_url)
         self.meter.parts.add(1)
-        self.meter.nodes.add(packed.node_count)
-        row = {
-            "part": pa.array([planned.number], pa.int32()),
-            "package_id": pa.array([package_id]),
-            "body_sha256": pa.array([packed.body.sha256.hex()]),
-            "body_length": pa.array([packed.length], pa.int64()),
-            "content_length": pa.array([packed.body.content_length], pa.int64()),
-        }
-        yield pa.RecordBatch.from_pydict(row)
+        self.meter.nodes.add(part.nodes)
+        ranges = {"range_from": part.range_from, "range_to": part.range_to}
+        return {"part": part.number, **ranges, **stored}
 
 
-def _partition() -> int:
-    context = TaskContext.get()
-    if context is None:
-        raise TaskFailed("packages are stored on executors only")
-    return context.partitionId()
+def store(nodes: Iterable[Node], blobs_url: str) -> dict[str, Any]:
+    """Store the nodes as a package of a new id, and return what describes it in `BULK_PARTS`.
+
+    Memory is constant. Raises as `pack` does.
+    """
+    package_id = make_package_id(time.time_ns() // 10**6, secrets.randbits(RANDOM_BITS))
+    with closing(open_blobs(blobs_url)) as blobs:
+        packed = pack(nodes, package_id, blobs, inline_bytes=0)
+    return {
+        "package_id": package_id,
+        "body_sha256": packed.body.sha256.hex(),
+        "body_length": packed.length,
+        "content_length": packed.body.content_length,
+        "node_count": packed.node_count,
+    }
 
 
-def _nodes(batches: Iterator[Any]) -> Iterator[Node]:
-    for batch in batches:
-        columns = (batch.column(name).to_pylist() for name in _COLUMNS)
-        yield from map(node_of, zip(*columns, strict=True))
+def part_table(
+    stored: Sequence[Mapping[str, Any]], deep_path: str, snapshot: AuthorSnapshot
+) -> pa.Table:
+    """Return the rows of `BULK_PARTS`, of what `Packing` has returned for all parts."""
+    of_all = {
+        "deep_path": deep_path,
+        "part_count": len(stored),
+        "seen_epoch": snapshot.seen.epoch,
+        "seen_sequence": snapshot.seen.sequence,
+        "snapshot_ms": snapshot.taken_ms,
+    }
+    # Not PySpark's own schema for Arrow: Delta finds no comments in it.
+    shape = pa.schema(Schema.from_json(BULK_PARTS.json()).to_arrow())
+    return pa.Table.from_pylist([{**of_all, **part} for part in stored], shape)
 
 
 def _planned(nodes: Iterator[Node], planned: PlannedPart, part: SubtreePart) -> Iterator[Node]:

@@ -6,17 +6,10 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 
 from pyspark import SparkContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from packhorse.errors import PackhorseError
-from packhorse_services.pipeline.bulk.export import (
-    BULK_PARTS,
-    Meter,
-    part_rows,
-    read_nodes,
-    store_packages,
-)
-from packhorse_services.pipeline.bulk.jdbc import jdbc_database
+from packhorse_services.pipeline.bulk.export import Meter, Packing, part_table
 from packhorse_services.pipeline.bulk.progress import Amount, PhaseProgress
 from packhorse_services.pipeline.bulk.snapshot import (
     AuthorSnapshot,
@@ -24,10 +17,8 @@ from packhorse_services.pipeline.bulk.snapshot import (
     author_snapshot,
     cut,
 )
-from packhorse_services.pipeline.bulk.state import Export
+from packhorse_services.pipeline.bulk.state import BulkState, Export
 from packhorse_services.pipeline.engine.spark_errors import translated
-from packhorse_services.pipeline.storage import tables
-from packhorse_services.pipeline.storage.columns import described
 from packhorse_services.pipeline.storage.location import Location
 
 logger = logging.getLogger(__name__)
@@ -49,18 +40,16 @@ def prepare(
 
     Raises `PathMissing`, `TaskRefused`, `TaskFailed`, `TablesUnusable`, and what `check` raises.
     """
-    database = jdbc_database(export.database_url)
     with translated("bulk"), author_snapshot(export.database_url) as snapshot:
         parts = _planned_parts(snapshot, export)
         spark = start_spark()
         context = spark.sparkContext
         meter = Meter(context.accumulator(0), context.accumulator(0))
-        ranges = [part.within(export.deep_path) for part in parts]
-        nodes = read_nodes(spark, database, snapshot.name, ranges)
-        packed = store_packages(nodes, export.deep_path, parts, export.blobs_url, meter)
-        rows = part_rows(packed, export.deep_path, parts, snapshot)
+        packing = Packing(export, snapshot.name, meter)
         with _watched(context, export.bulk_id, _checks(snapshot, meter, parts, check)):
-            _commit(rows, location.spark_path(tables.bulk_parts(export.bulk_id)))
+            stored = context.parallelize(parts, len(parts)).map(packing).collect()
+        state = BulkState(location, export.bulk_id)
+        state.note(part_table(stored, export.deep_path, snapshot))
 
 
 def _planned_parts(snapshot: AuthorSnapshot, export: Export) -> list[PlannedPart]:
@@ -71,12 +60,6 @@ def _planned_parts(snapshot: AuthorSnapshot, export: Export) -> list[PlannedPart
         extra={"parts": len(parts), "nodes": sum(part.nodes for part in parts)},
     )
     return parts
-
-
-def _commit(rows: DataFrame, table: str) -> None:
-    """Write the one file of the table: a path is read in the order of its parts."""
-    ordered = described(rows, BULK_PARTS, "bulk").repartition(1).sortWithinPartitions("part")
-    ordered.write.format("delta").mode("errorifexists").save(table)
 
 
 def _checks(
@@ -96,18 +79,20 @@ def _checks(
 def _watched(
     context: SparkContext, group: str, checks: Generator[None, None, None]
 ) -> Iterator[None]:
-    """Take a look now and then while the block runs; what one raises ends the block's jobs."""
+    """Take a look now and then while the block runs, and one at its end.
+
+    What one raises ends the block's jobs.
+    """
     context.setJobGroup(group, "bulk export", interruptOnCancel=True)
     watch = _Watch(context, group, checks)
     watch.thread.start()
     try:
         yield
     except Exception:
-        watch.end()
-        if not watch.reasons:  # the job may have met the cause before a look did
-            next(checks, None)
-            raise
-        raise watch.reasons[0] from None  # the job was ended for it
+        watch.look_last()  # the job was ended for it, or has met the cause before a look did
+        raise
+    else:
+        watch.look_last()
     finally:
         watch.end()
         checks.close()
@@ -127,6 +112,13 @@ class _Watch:
     def end(self) -> None:
         self._done.set()
         self.thread.join()
+
+    def look_last(self) -> None:
+        """End, and raise what a look has raised; when none has, take one more."""
+        self.end()
+        if self.reasons:
+            raise self.reasons[0] from None
+        next(self._checks, None)
 
     def _look(self) -> None:
         try:

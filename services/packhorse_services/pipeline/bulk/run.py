@@ -1,6 +1,5 @@
 """One bulk distribution from its beginning, or from where an earlier run was ended, to its end."""
 
-import secrets
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -11,12 +10,9 @@ import psycopg
 import stamina
 from pyspark.sql import SparkSession
 
-from packhorse.blobs.open import open_blobs
 from packhorse.content.parts import SubtreePart
 from packhorse.db.connect import connect
 from packhorse.db.rows import now_ms
-from packhorse.packages.body import pack
-from packhorse.packages.package_id import RANDOM_BITS, make_package_id
 from packhorse_services.pipeline.bulk.cancelling import Stopping, is_out
 from packhorse_services.pipeline.bulk.errors import (
     BulkCancelled,
@@ -24,6 +20,7 @@ from packhorse_services.pipeline.bulk.errors import (
     BulkStopped,
     PartBusy,
 )
+from packhorse_services.pipeline.bulk.export import store
 from packhorse_services.pipeline.bulk.prepare import prepare
 from packhorse_services.pipeline.bulk.progress import Amount, PhaseProgress
 from packhorse_services.pipeline.bulk.publisher_api import PublisherClient, StalePart
@@ -236,17 +233,7 @@ def export_again(part: StoredPart, database_url: str, blobs_url: str) -> StoredP
     Memory is constant. Raises `PathMissing` when the part begins with the deep path and that is
     gone, `TaskFailed`, `BlobStoreUnavailable`.
     """
-    package_id = make_package_id(time.time_ns() // 10**6, secrets.randbits(RANDOM_BITS))
     within = SubtreePart.between(part.deep_path, part.range_from, part.range_to)
-    with author_snapshot(database_url) as snapshot, closing(open_blobs(blobs_url)) as blobs:
-        nodes = snapshot.nodes(part.deep_path, within)
-        packed = pack(nodes, package_id, blobs, inline_bytes=0)
-        return replace(
-            part,
-            package_id=package_id,
-            body_sha256=packed.body.sha256.hex(),
-            body_length=packed.length,
-            content_length=packed.body.content_length,
-            node_count=packed.node_count,
-            seen=snapshot.seen,
-        )
+    with author_snapshot(database_url) as snapshot:
+        stored = store(snapshot.nodes(part.deep_path, within), blobs_url)
+        return replace(part, **stored, seen=snapshot.seen)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from packhorse_services.pipeline.bulk.snapshot import LastSeenNumber
-from packhorse_services.pipeline.errors import TablesUnusable
+from packhorse_services.pipeline.errors import TablesUnusable, TaskFailed
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.queries import RELATION, rows
@@ -68,6 +68,28 @@ class BulkState:
         self._parts = location.delta_uri(tables.bulk_parts(bulk_id))
         self._cancelled = location.delta_uri(tables.bulk_cancelled(bulk_id))
         self._options = location.delta_options()
+
+    def note(self, parts: pa.Table) -> None:
+        """Note all parts that were stored, in one commit: of several runs only the first one does.
+
+        Raises `TaskFailed` for the others.
+        """
+        try:
+            write_deltalake(
+                self._parts,
+                parts,
+                mode="error",
+                storage_options=self._options,
+                # Delta-rs would try again behind a commit that came first, and add to its rows.
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+        except (DeltaError, OSError) as error:
+            if not self._exists(self._parts):
+                raise _unusable(error) from error
+            raise TaskFailed(
+                "another run of the same --id has exported meanwhile; run it again to go on with "
+                "what that one has stored"
+            ) from error
 
     def prepared(self) -> Prepared | None:
         """Return what was prepared, or None as long as the first phase has not ended."""

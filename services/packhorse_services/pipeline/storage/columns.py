@@ -45,14 +45,6 @@ def require(frame: DataFrame, schema: t.StructType, table: str) -> DataFrame:
     return frame.select(*[field.name for field in schema.fields])
 
 
-def described(frame: DataFrame, schema: t.StructType, table: str) -> DataFrame:
-    """Return the columns of `schema`, with what they mean. Raises `SchemaChanged`."""
-    required = require(frame, schema, table)
-    for field in schema.fields:
-        required = required.withMetadata(field.name, field.metadata)
-    return required
-
-
 def compare(actual: t.StructType, schema: t.StructType, table: str) -> None:
     """Raise `SchemaChanged` unless `actual` has the columns of `schema`."""
     found = {field.name: field.dataType for field in actual.fields}
