@@ -23,6 +23,8 @@ from tests.harness.kafka import runtime
 from tests.harness.kafka.broker import RunningKafka
 
 _HERE = Path(__file__).parent
+_JDBC_DRIVER = "org.postgresql:postgresql:42.7.8"
+"""By its Maven coordinates: Spark fetches it. The product reads Postgres by psycopg."""
 
 
 def consumer_perf(broker: RunningKafka, count: int) -> float:
@@ -57,7 +59,7 @@ def _tools() -> Path:
 
 def jdbc_read(url: str, count: int, folder: Path) -> float:
     """Return rows a second of Spark's JDBC source over the journal's own tables, to nowhere."""
-    settings = Settings(tables_url=str(folder))
+    settings = Settings(tables_url=str(folder), spark_conf={"spark.jars.packages": _JDBC_DRIVER})
     spark = spark_session(settings, Location.parse(settings.tables_url), "anchor")
     try:
         frames = [_segment(spark, url, table) for table in _segments(url)]
@@ -88,6 +90,7 @@ def _segment(spark: SparkSession, url: str, table: str) -> DataFrame:
     server = conninfo_to_dict(url)
     options = {
         "url": f"jdbc:postgresql://{server['host']}:{server['port']}/{server['dbname']}",
+        "driver": "org.postgresql.Driver",
         "user": server["user"],
         "password": server.get("password", ""),
         "dbtable": table,
