@@ -13,23 +13,16 @@ import pytest
 from deltalake import write_deltalake
 
 from packhorse.content.parts import SubtreePart
+from packhorse.runtime.signals import set_by_signals
 from packhorse_services.pipeline.bulk import publisher_api
 from packhorse_services.pipeline.bulk import run as bulk_run
-from packhorse_services.pipeline.bulk.cancelling import Stopping
-from packhorse_services.pipeline.bulk.errors import (
-    BulkCancelled,
-    BulkConflict,
-    BulkStopped,
-    PartBusy,
-    PublisherAway,
-    PublisherRefused,
-)
+from packhorse_services.pipeline.bulk.cancelling import BulkCancelled, BulkStopped, Stopping
 from packhorse_services.pipeline.bulk.progress import Amount
-from packhorse_services.pipeline.bulk.publisher_api import PublisherClient
+from packhorse_services.pipeline.bulk.publisher_api import PublisherAway, PublisherClient
 from packhorse_services.pipeline.bulk.run import AppendedParts, Appending
 from packhorse_services.pipeline.bulk.snapshot import LastSeenNumber
 from packhorse_services.pipeline.bulk.state import BulkState, StoredPart
-from packhorse_services.pipeline.errors import TablesUnusable, TaskFailed, TaskRefused
+from packhorse_services.pipeline.errors import Conflict, TablesUnusable, TaskFailed, TaskRefused
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.location import Location
 from tests.harness.bulk import state_table
@@ -50,12 +43,13 @@ class Run:
 
     def __post_init__(self) -> None:
         self.state = BulkState(self.location, "b")
+        self.stopping = Stopping(self.state)
         write_deltalake(self.location.delta_uri(tables.bulk_parts("b")), state_table("/top", PARTS))
 
     def run(self, token: str | None = "secret") -> AppendedParts:
         prepared = self.state.prepared()
         assert prepared is not None
-        stopping = Stopping(self.state)
+        stopping = self.stopping
 
         def waiting(reason: str) -> None:
             stopping.check()
@@ -63,7 +57,7 @@ class Run:
 
         with (
             PublisherClient(self.fake.url, token, waiting) as publisher,
-            stopping.handling_signals(),
+            set_by_signals(stopping.interrupted),
         ):
             appending = Appending(publisher, self.state, self.reexport, stopping)
             return appending.run("bulk-b", prepared, self._reached)
@@ -131,7 +125,7 @@ def test_a_part_that_stays_stale_ends_the_run_and_the_next_goes_on_there(
 ) -> None:
     monkeypatch.setattr(bulk_run, "EXPORTS", 2)
     run.fake.faults = ["", "stale", "stale"]
-    with pytest.raises(PartBusy, match=r"part 1 \(/top/1\)"):
+    with pytest.raises(TaskFailed, match=r"part 1 \(/top/1\)"):
         run.run()
     assert run.sent() == WHOLE[:1]
     run.run()
@@ -147,9 +141,7 @@ def test_a_publisher_that_stays_away_ends_the_run(
         run.run()
 
 
-@pytest.mark.parametrize(
-    ("fault", "error"), [("forbidden", PublisherRefused), ("used", BulkConflict)]
-)
+@pytest.mark.parametrize(("fault", "error"), [("forbidden", TaskRefused), ("used", Conflict)])
 def test_a_refusal_ends_the_run(run: Run, fault: str, error: type[Exception]) -> None:
     run.fake.faults = [fault]
     with pytest.raises(error):
@@ -159,7 +151,7 @@ def test_a_refusal_ends_the_run(run: Run, fault: str, error: type[Exception]) ->
 
 def test_a_later_run_fences_an_earlier_one(run: Run) -> None:
     run.at = lambda out: run.fake.register("bulk-b") and None if out == 2 else None
-    with pytest.raises(BulkConflict, match="fenced"):
+    with pytest.raises(Conflict, match="fenced"):
         run.run()
     assert run.sent() == WHOLE[:2]
 
@@ -191,7 +183,13 @@ def test_cancel_ends_the_wait_for_a_full_queue(run: Run) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_before_the_next_part(run: Run, number: signal.Signals) -> None:
     before = signal.getsignal(number)
-    run.at = lambda out: os.kill(os.getpid(), number) if out == 3 else None
+
+    def interrupt(out: int) -> None:
+        if out == 3:
+            os.kill(os.getpid(), number)
+            assert run.stopping.interrupted.wait(60)
+
+    run.at = interrupt
     with pytest.raises(BulkStopped, match="interrupted: 3 of 5 parts went out"):
         run.run()
     assert run.sent() == WHOLE[:3]

@@ -17,7 +17,7 @@ from packhorse.db.connect import connect
 from packhorse.packages.body import unpack
 from packhorse.packages.build import PathMissing
 from packhorse_services.pipeline.bulk import prepare as bulk_prepare
-from packhorse_services.pipeline.bulk.errors import BulkStopped
+from packhorse_services.pipeline.bulk.cancelling import BulkStopped
 from packhorse_services.pipeline.bulk.export import BULK_PARTS, Meter, Packing
 from packhorse_services.pipeline.bulk.prepare import prepare
 from packhorse_services.pipeline.bulk.state import BulkState, Export, StoredPart

@@ -16,16 +16,13 @@ from packhorse.packages.build import PathMissing
 from packhorse.runtime.configuration import InvalidConfiguration
 from packhorse.runtime.startup import TYPED, typed
 from packhorse_services.pipeline.__main__ import main
-from packhorse_services.pipeline.bulk.errors import (
-    BulkConflict,
-    BulkStopped,
-    BulkUnknown,
-    PublisherRefused,
-)
+from packhorse_services.pipeline.bulk.cancelling import BulkCancelled, BulkStopped
+from packhorse_services.pipeline.bulk.publisher_api import PublisherAway
 from packhorse_services.pipeline.engine.databases import author_away, first_line, unusable
 from packhorse_services.pipeline.engine.exit_codes import plain_ends, remember_typed
 from packhorse_services.pipeline.engine.spark_errors import meaning
 from packhorse_services.pipeline.errors import (
+    Conflict,
     HistoryGap,
     NotThere,
     NotYet,
@@ -60,18 +57,18 @@ def ended(error: Exception, capsys: pytest.CaptureFixture[str]) -> tuple[int, st
     [
         (TaskFailed("x"), 1),
         (BulkStopped("x"), 1),
+        (PublisherAway("x"), 1),
         (Transient("x"), 1),
         (NotYet("x"), 1),
         (TaskRefused("x"), 2),
         (Overtaken("x"), 2),
         (HistoryGap("x"), 2),
         (TablesUnusable("x"), 2),
-        (PublisherRefused("x"), 2),
         (InvalidConfiguration("x"), 2),
         (NotThere("x"), 3),
-        (BulkUnknown("x"), 3),
         (PathMissing("x"), 3),
-        (BulkConflict("x"), 4),
+        (Conflict("x"), 4),
+        (BulkCancelled("x"), 4),
     ],
     ids=lambda given: type(given).__name__,
 )

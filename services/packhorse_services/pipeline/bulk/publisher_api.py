@@ -16,9 +16,9 @@ from packhorse.client.errors import (
     Unavailable,
 )
 from packhorse.client.patience import FOREVER, Patience
-from packhorse_services.pipeline.bulk.errors import BulkConflict, PublisherAway, PublisherRefused
+from packhorse.errors import Transient
+from packhorse_services.pipeline import errors
 from packhorse_services.pipeline.bulk.state import StoredPart
-from packhorse_services.pipeline.errors import TaskRefused
 
 PATIENCE_S = 300.0
 """How long a publisher may be away; a full queue (429) is waited for as long as it takes."""
@@ -32,6 +32,10 @@ _BEGUN_ELSEWHERE = (
 
 
 T = TypeVar("T")
+
+
+class PublisherAway(Transient):
+    """The publisher gave no answer for long; running it again goes on where it was."""
 
 
 class StalePart(Exception):
@@ -49,7 +53,9 @@ class PublisherClient:
         try:
             where.require("publisher")
         except Misused as error:
-            raise TaskRefused(f"{error}; see PACKHORSE_PUBLISHER_URL and its token") from error
+            raise errors.TaskRefused(
+                f"{error}; see PACKHORSE_PUBLISHER_URL and its token"
+            ) from error
         self._client = Client.of(where, timeout=timeout)
         self._patience = Patience(
             PATIENCE_S, FOREVER, waiting=lambda error: waiting(_in_one_line(error))
@@ -58,7 +64,7 @@ class PublisherClient:
     def register(self, producer: str) -> tuple[int, int]:
         """Register a producer, which fences an earlier run; return its epoch and last sequence.
 
-        The sequence is `NOTHING_SENT` before the first. Raises `PublisherRefused`, `PublisherAway`.
+        The sequence is `NOTHING_SENT` before the first. Raises `TaskRefused`, `PublisherAway`.
         """
         source = self._client.producer(producer, patience=self._patience)
         last = self._sent(source.register)
@@ -82,9 +88,9 @@ class PublisherClient:
 
         Raises:
             StalePart: it must be exported again.
-            BulkConflict: another run has registered the producer since, or the package is out
+            Conflict: another run has registered the producer since, or the package is out
                 under another one.
-            PublisherRefused, PublisherAway.
+            TaskRefused, PublisherAway.
         """
         package = {
             "deep_path": part.deep_path,
@@ -128,7 +134,7 @@ def _meaning(error: ClientError) -> Exception:
     if kind in _STALE:
         return StalePart(text)
     if kind == "package-id-used":
-        return BulkConflict(_BEGUN_ELSEWHERE)
+        return errors.Conflict(_BEGUN_ELSEWHERE)
     if isinstance(error, Conflict):
-        return BulkConflict(f"{text}; another run goes on with it, or run it again")
-    return PublisherRefused(text)
+        return errors.Conflict(f"{text}; another run goes on with it, or run it again")
+    return errors.TaskRefused(text)

@@ -13,13 +13,8 @@ from pyspark.sql import SparkSession
 from packhorse.content.parts import SubtreePart
 from packhorse.db.connect import connect
 from packhorse.db.rows import now_ms
-from packhorse_services.pipeline.bulk.cancelling import Stopping, is_out
-from packhorse_services.pipeline.bulk.errors import (
-    BulkCancelled,
-    BulkConflict,
-    BulkStopped,
-    PartBusy,
-)
+from packhorse.runtime.signals import set_by_signals
+from packhorse_services.pipeline.bulk.cancelling import BulkCancelled, BulkStopped, Stopping, is_out
 from packhorse_services.pipeline.bulk.export import store
 from packhorse_services.pipeline.bulk.prepare import prepare
 from packhorse_services.pipeline.bulk.progress import Amount, PhaseProgress
@@ -33,8 +28,8 @@ from packhorse_services.pipeline.bulk.state import (
     producer_of,
 )
 from packhorse_services.pipeline.engine.databases import author_away, unusable
-from packhorse_services.pipeline.engine.session import end_spark, spark_session
-from packhorse_services.pipeline.errors import TaskFailed
+from packhorse_services.pipeline.engine.session import running_spark
+from packhorse_services.pipeline.errors import Conflict, TaskFailed
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.storage.location import Location
 
@@ -81,8 +76,9 @@ class Appending:
 
         Raises:
             BulkStopped, BulkCancelled: it was; says how many parts went out.
-            BulkConflict: another run has registered the producer, or has sent the package.
-            PartBusy, PublisherAway, PublisherRefused, PathMissing.
+            Conflict: another run has registered the producer, or has sent the package.
+            TaskFailed: a part was written during each export.
+            PublisherAway, TaskRefused, PathMissing.
         """
         began = time.monotonic()
         epoch, last = self._publisher.register(producer)
@@ -111,7 +107,7 @@ class Appending:
                         part = self._again(part)
                     self._publisher.append(part, producer, epoch)
         except StalePart as error:
-            raise PartBusy(
+            raise TaskFailed(
                 f"part {part.number} ({part.range_from or part.deep_path}) was changed and "
                 f"distributed during each of {EXPORTS} exports; run it again to go on there"
             ) from error
@@ -136,16 +132,15 @@ def distribute(
     `begins` is called once, when there is something that may be interrupted and gone on with.
 
     Raises:
-        BulkConflict: the id is another path's, cancelled, too old, or at work elsewhere.
+        Conflict: the id is another path's, cancelled, too old, or at work elsewhere.
         BulkStopped, BulkCancelled: it was.
-        PathMissing, PartBusy, PublisherAway, PublisherRefused, TaskRefused, TaskFailed,
-        TablesUnusable.
+        PathMissing, PublisherAway, TaskRefused, TaskFailed, TablesUnusable.
     """
     location = Location.parse(settings.tables_url)
     state = BulkState(location, export.bulk_id)
     prepared = state.prepared()
     if state.cancelled() and not (prepared and is_out(export.bulk_id, prepared, server, token)):
-        raise BulkConflict(f"{export.bulk_id} was cancelled; begin anew with another --id")
+        raise Conflict(f"{export.bulk_id} was cancelled; begin anew with another --id")
     if prepared is None:
         _prepare(settings, location, export, Stopping(state), begins)
         prepared = state.prepared()
@@ -166,7 +161,7 @@ def send(
 
     with (
         PhaseProgress("append", Amount(prepared.parts, nodes)) as progress,
-        stopping.handling_signals(),
+        set_by_signals(stopping.interrupted),
     ):
 
         def waiting(reason: str) -> None:
@@ -189,11 +184,10 @@ def _prepare(
     begins: Callable[[], None],
 ) -> None:
     def start() -> SparkSession:
-        spark = spark_session(settings, location, "bulk")
-        ending.callback(end_spark, spark)
+        spark = ending.enter_context(running_spark(settings, location, "bulk"))
         begins()
         # Only now: Spark brings a handler of its own, which interrupts calls to the driver.
-        ending.enter_context(stopping.handling_signals())
+        ending.enter_context(set_by_signals(stopping.interrupted))
         return spark
 
     try:
@@ -207,13 +201,13 @@ def _prepare(
 
 def _require_same(prepared: Prepared, export: Export) -> None:
     if prepared.deep_path != export.deep_path:
-        raise BulkConflict(
+        raise Conflict(
             f"{export.bulk_id} is of {prepared.deep_path}, not of {export.deep_path}; "
             "take another --id"
         )
     days = (_author_ms(export.database_url) - prepared.snapshot_ms) // _DAY_MS
     if days >= RESUMED_WITHIN_DAYS:
-        raise BulkConflict(
+        raise Conflict(
             f"{export.bulk_id} was exported {days} days ago, which is too long to go on with; "
             "begin anew with another --id"
         )
