@@ -17,9 +17,9 @@ from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse.wire.topics import Topics
 from packhorse_services.pipeline.archive.checkpoint import newest
+from packhorse_services.pipeline.archive.progress import ArchiveProgress
 from packhorse_services.pipeline.archive.query import ArchivedJournal, Reached, unheeded
 from packhorse_services.pipeline.archive.task import Archive, Choices
-from packhorse_services.pipeline.engine.stream_progress import QueryWatch
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.delta import stored
 from packhorse_services.pipeline.storage.location import Location
@@ -71,7 +71,7 @@ class ArchiveSite:
             origin,
             self.blobs_url,
             choices,
-            QueryWatch(bar=False),
+            ArchiveProgress(bar=False),
             reached,
             stop or threading.Event(),
             database_url,

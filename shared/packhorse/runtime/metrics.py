@@ -202,7 +202,7 @@ PIPELINE_RECORDS = Counter(
 )
 PIPELINE_BATCH_SECONDS = Histogram(
     "packhorse_pipeline_batch_seconds",
-    "Time of a streaming query's batch",
+    "Time to write and commit a streaming query's batch",
     ["query"],
     buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
 )

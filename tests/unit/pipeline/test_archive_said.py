@@ -1,9 +1,10 @@
-"""The line that a run of the archive ends with."""
+"""How far a run of the archive says that it is, and the line that it ends with."""
 
 import pytest
+from prometheus_client import REGISTRY
 
 from packhorse_services.pipeline.archive.command import said
-from packhorse_services.pipeline.engine.stream_progress import Done, QueryWatch
+from packhorse_services.pipeline.archive.progress import QUERY, ArchiveProgress, Done
 
 
 @pytest.mark.parametrize(
@@ -24,21 +25,36 @@ def test_it_says_what_was_done(done: Done, stopped: bool, wanted: str) -> None:
     assert said(done, "/t", stopped=stopped) == wanted
 
 
-def test_batches_are_counted_by_their_query() -> None:
-    watch = QueryWatch(bar=False)
-    watch.passed("said-a", 3)
-    watch.passed("said-a", 4)
-    watch.passed("said-b", 1)
-    assert watch.done("said-a") == Done(7, 2)
-    assert watch.done("said-b") == Done(1, 1)
-    assert watch.done("said-c") == Done()
+def _told(name: str) -> float | None:
+    return REGISTRY.get_sample_value(f"packhorse_pipeline_{name}", {"query": QUERY})
 
 
-def test_records_that_spark_did_not_read_are_counted_once() -> None:
-    watch = QueryWatch(bar=False)
-    watch.counts("said-d", 0, 5)
-    watch.counts("said-d", 1, 7)
-    assert watch.counted("said-d", 0) == 5
-    assert watch.counted("said-d", 0) == 0
-    assert watch.counted("said-d", 1) == 7
-    assert watch.counted("said-e", 1) == 0
+def test_a_batch_is_counted_in_what_the_run_says_and_in_the_metrics() -> None:
+    progress = ArchiveProgress(bar=False)
+    before, batches = _told("records_total") or 0, _told("batch_seconds_count") or 0
+    progress.expect(9)
+    assert _told("behind_records") == 9
+    progress.passed(0, 3, seconds=1.5, lag=4)
+    progress.passed(1, 4, seconds=0.5, lag=2)
+    assert progress.done == Done(7, 2)
+    assert (_told("records_total") or 0) - before == 7
+    assert (_told("batch_seconds_count") or 0) - batches == 2
+    assert _told("behind_records") == 2
+
+
+def test_a_batch_without_records_counts_only_for_the_lag() -> None:
+    progress = ArchiveProgress(bar=False)
+    progress.expect(2)
+    progress.passed(0, 0, seconds=0.1, lag=0)
+    assert progress.done == Done()
+    assert _told("behind_records") == 0
+
+
+def test_a_bar_goes_on_when_the_query_begins_once_more(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = ArchiveProgress(bar=True)
+    with progress.shown():
+        progress.expect(5)
+        progress.passed(0, 3, seconds=0.1, lag=2)
+        progress.expect(2)
+        progress.passed(1, 2, seconds=0.1, lag=0)
+    assert "5/5" in capsys.readouterr().err

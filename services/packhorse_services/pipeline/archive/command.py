@@ -9,7 +9,7 @@ from packhorse.runtime import logs
 from packhorse.runtime.configuration import loaded
 from packhorse.runtime.metrics import Reported, report
 from packhorse.runtime.signals import set_by_signals
-from packhorse_services.pipeline.engine.stream_progress import Done
+from packhorse_services.pipeline.archive.progress import Done
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.storage.location import Location
@@ -53,7 +53,7 @@ def archive(
 def _run(settings: Settings, max_offsets: int, choices: "Choices") -> tuple[str, bool]:
     """Return what was done, and whether a signal ended it."""
     from packhorse_services.pipeline.archive.lease import only_run
-    from packhorse_services.pipeline.archive.query import QUERY, ArchivedJournal
+    from packhorse_services.pipeline.archive.query import ArchivedJournal
     from packhorse_services.pipeline.archive.task import Archive
     from packhorse_services.pipeline.engine.session import running_spark
 
@@ -70,7 +70,7 @@ def _run(settings: Settings, max_offsets: int, choices: "Choices") -> tuple[str,
             with set_by_signals(run.stop):
                 run.run_kept(keep)
     stopped = run.stop.is_set()
-    return said(run.watch.done(QUERY), location.shown, stopped=stopped), stopped
+    return said(run.progress.done, location.shown, stopped=stopped), stopped
 
 
 def said(done: Done, place: str, *, stopped: bool) -> str:

@@ -6,6 +6,7 @@ in one commit with the batch's transaction, bronze first.
 """
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,7 @@ from packhorse_services.pipeline.archive.journal_source import (
 )
 from packhorse_services.pipeline.archive.kafka_source import kafka_stream, self_contained
 from packhorse_services.pipeline.archive.places import OffsetRange, Places
+from packhorse_services.pipeline.archive.progress import QUERY, ArchiveProgress
 from packhorse_services.pipeline.archive.reading import from_kafka, read_batches
 from packhorse_services.pipeline.archive.silver import Decoder
 from packhorse_services.pipeline.engine.session import cores
@@ -42,13 +44,8 @@ from packhorse_services.pipeline.storage.delta import LAST, SILVER, BatchMark, a
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import File, Files, written, written_by_share
 
-QUERY = "archive"
-
 Reached = Callable[[str], None]
 """Told at each point where a kill may leave things half done: before and after every commit."""
-
-Counted = Callable[[int, int], None]
-"""Told the number of each batch, and how many records it has archived."""
 
 
 def unheeded(_point: str) -> None:
@@ -136,7 +133,7 @@ def query(
     found: QueryPlan,
     decoder: Decoder,
     reached: Reached,
-    counted: Counted,
+    progress: ArchiveProgress,
 ) -> DataStreamWriter:
     """Return the query, ready to be given a trigger and started."""
     writing = Writing(self_contained(origin.url), found.identities, decoder)
@@ -145,14 +142,18 @@ def query(
     days = None if most is None else OpenDays(spark, checkpoint.location, most)
 
     def write(batch: DataFrame, number: int) -> None:
+        began = time.monotonic()
         start = checkpoint.end_of(number - 1) if number else found.starting
-        files = _files(batch, origin, writing, (start, checkpoint.end_of(number)), checkpoint)
+        end = checkpoint.end_of(number)
+        files = _files(batch, origin, writing, (start, end), checkpoint)
         with opened(origin.url) as journal:
             require_same(journal, found.identities)
+            lag = at.distance(end, at.ends(at.extent_of(journal, origin.names)))
         commit(checkpoint.location, checkpoint.mark(number), files, reached)
         if days is not None:
             days.added(files)
-        counted(number, sum(file.rows for file in files if file.table == tables.BRONZE))
+        records = sum(file.rows for file in files if file.table == tables.BRONZE)
+        progress.passed(number, records, seconds=time.monotonic() - began, lag=lag)
 
     return (
         stream(spark, origin, found)

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -19,8 +18,8 @@ from packhorse_services.pipeline.archive.checkpoint import Checkpoint
 from packhorse_services.pipeline.archive.journal_source import opened
 from packhorse_services.pipeline.archive.lease import only_run
 from packhorse_services.pipeline.archive.places import Places
+from packhorse_services.pipeline.archive.progress import ArchiveProgress
 from packhorse_services.pipeline.archive.query import (
-    QUERY,
     ArchivedJournal,
     QueryPlan,
     Reached,
@@ -29,7 +28,6 @@ from packhorse_services.pipeline.archive.query import (
 )
 from packhorse_services.pipeline.archive.silver import Decoder, decode_what_is_missing
 from packhorse_services.pipeline.engine.spark_errors import translated
-from packhorse_services.pipeline.engine.stream_progress import QueryWatch
 from packhorse_services.pipeline.errors import HistoryGap, Overtaken, TaskFailed
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.delta import is_decoded, last_version, prepare
@@ -71,7 +69,7 @@ class Archive:
     origin: ArchivedJournal
     blobs_url: str
     choices: Choices = field(default_factory=Choices)
-    watch: QueryWatch = field(default_factory=QueryWatch)
+    progress: ArchiveProgress = field(default_factory=ArchiveProgress)
     reached: Reached = unheeded
     stop: threading.Event = field(default_factory=threading.Event)
     database_url: str = ""
@@ -88,7 +86,7 @@ class Archive:
 
     def run_kept(self, keep: Callable[[], None]) -> None:
         """As `run`, for who has the lease and gives what keeps it."""
-        with translated("archive"), self.watch.of(self.spark):
+        with translated("archive"), self.progress.shown():
             prepare(self.location)
             self._archive(keep)
 
@@ -101,13 +99,13 @@ class Archive:
         failures, new = 0, self.choices.new_checkpoint
         while not self.stop.is_set():
             found = self._plan(new_checkpoint=new)
-            done = self.watch.done(QUERY)
+            done = self.progress.done
             try:
                 with translated("archive"):
                     self._work(self._query(found), keep)
                 return
             except (HistoryGap, TaskFailed) as error:
-                failures = 0 if self.watch.done(QUERY) != done else failures + 1
+                failures = 0 if self.progress.done != done else failures + 1
                 busy = isinstance(error, HistoryGap) or STARVED in str(error)
                 if not busy or failures == _ATTEMPTS:
                     raise
@@ -156,9 +154,10 @@ class Archive:
         return Decoder(self.origin.topics, self.blobs_url, bodies_url)
 
     def _query(self, found: QueryPlan) -> DataStreamWriter:
-        self.watch.expect(QUERY, found.waiting)
-        counted = partial(self.watch.counts, QUERY)
-        writer = query(self.spark, self.origin, found, self._decoder, self._reached, counted)
+        self.progress.expect(found.waiting)
+        writer = query(
+            *(self.spark, self.origin, found, self._decoder), self._reached, self.progress
+        )
         if self.choices.continuous:
             return writer.trigger(processingTime=f"{self.choices.interval_s} seconds")
         return writer.trigger(availableNow=True)
