@@ -13,6 +13,7 @@ from packhorse_services.pipeline.archive.reading import as_batch
 from packhorse_services.pipeline.errors import Overtaken
 from packhorse_services.pipeline.storage import arrow_files, tables
 from packhorse_services.pipeline.storage import parquet as made
+from packhorse_services.pipeline.storage.compaction import rows_in
 from packhorse_services.pipeline.storage.delta import BatchMark, append, prepare, stored
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import File, Files
@@ -136,7 +137,7 @@ def test_r30_rows_are_read_a_bounded_number_of_bytes_at_a_time(location: Locatio
     shape = made.columns(tables.BRONZE)
     path = arrow_files.path(location, f"bronze/{file.path}")
     with fs.LocalFileSystem().open_input_file(path) as raw:
-        read = list(made.rows_in(raw, {"topic": "t", "day": FIRST}, shape, 1_000, 100_000))
+        read = list(rows_in(raw, {"topic": "t", "day": FIRST}, shape, 1_000, 100_000))
     assert sum(batch.num_rows for batch in read) == 100
     assert max(batch.nbytes for batch in read) < 200_000
 

@@ -37,7 +37,7 @@ from packhorse_services.pipeline.archive.places import OffsetRange, Places
 from packhorse_services.pipeline.archive.progress import QUERY, ArchiveProgress
 from packhorse_services.pipeline.archive.reading import from_kafka, read_batches
 from packhorse_services.pipeline.archive.silver import Decoder
-from packhorse_services.pipeline.engine.session import cores
+from packhorse_services.pipeline.pieces import cores
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.compaction import OpenDays
 from packhorse_services.pipeline.storage.delta import LAST, SILVER, BatchMark, append

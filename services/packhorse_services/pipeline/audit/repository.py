@@ -1,7 +1,7 @@
 """A subscriber's content as the executors read it: in one snapshot, by ranges of paths."""
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +9,8 @@ import psycopg
 import pyarrow as pa
 from psycopg import Connection
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from packhorse.content import scan
 from packhorse.content.node import ROOT
@@ -18,7 +20,8 @@ from packhorse.db.metadata import EXPORTER
 from packhorse.db.roles import act_as
 from packhorse.packages.path_filter import EVERYTHING, PathFilter
 from packhorse.packages.region import Region
-from packhorse_services.pipeline.engine.databases import reading
+from packhorse_services.pipeline.engine.databases import MOST_CONNECTIONS, reading
+from packhorse_services.pipeline.pieces import batches, scattered, tasks
 
 _RANGE_NODES = 5_000
 _MOST_RANGES = 4_096
@@ -26,6 +29,15 @@ _ROWS = 2_000
 _CONFIRMED = 200
 _END = "\U0010ffff"
 """Behind every path."""
+
+_HASHES = StructType(
+    [
+        StructField("range", IntegerType()),
+        StructField("count", LongType()),
+        StructField("sum", StringType()),
+    ]
+)
+_DIGESTS = StructType([StructField("path", StringType()), StructField("hash", LongType())])
 
 _Range = tuple[dict[str, str | None], scan.AsAuthored]
 
@@ -52,7 +64,7 @@ class Repository:
             yield number, sum(count for count, _ in hashes), str(total)
 
         inside = self._inside(starts)
-        return self._scattered(spark, range(len(starts)), rows, "range int, count long, sum string")
+        return self._scattered(spark, range(len(starts)), rows, _HASHES)
 
     def digests(
         self, spark: SparkSession, starts: Sequence[str], ranges: Sequence[int]
@@ -64,7 +76,7 @@ class Repository:
                 yield from scan.node_hashes(connection, *one)
 
         inside = self._inside(starts)
-        return self._scattered(spark, ranges, rows, "path string, hash long")
+        return self._scattered(spark, ranges, rows, _DIGESTS)
 
     def confirmed(self, suspected: DataFrame) -> DataFrame:
         """Return the paths of `suspected` (path, type, properties, binaries) that differ as JSON.
@@ -73,10 +85,8 @@ class Repository:
         """
         own, placed = self.path_filter.own, self._placed()
 
-        def compare(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            rows = (
-                row for batch in batches for row in zip(*batch.to_pydict().values(), strict=True)
-            )
+        def compare(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            rows = (row for batch in given for row in zip(*batch.to_pydict().values(), strict=True))
             with reading(self.database_url, self.name, self.snapshot) as connection:
                 act_as(connection, EXPORTER)
                 while some := list(itertools.islice(rows, _CONFIRMED)):
@@ -85,9 +95,8 @@ class Repository:
                     paths = [there[at][0] for at in found]
                     yield pa.RecordBatch.from_pydict({"path": paths})
 
-        return suspected.select("path", "type", "properties", "binaries").mapInArrow(
-            compare, "path string"
-        )
+        nodes = suspected.select("path", "type", "properties", "binaries")
+        return nodes.coalesce(MOST_CONNECTIONS).mapInArrow(compare, "path string")
 
     def _inside(self, starts: Sequence[str]) -> Callable[[int], list[_Range]]:
         held, top = [*starts, _END], self.top
@@ -118,27 +127,17 @@ class Repository:
         spark: SparkSession,
         numbers: Sequence[int],
         rows: Callable[[Connection, int], Iterator[tuple[Any, ...]]],
-        schema: str,
+        schema: StructType,
     ) -> DataFrame:
-        held, names = list(numbers), [column.split()[0] for column in schema.split(", ")]
-        types = [_ARROW[column.split()[1]] for column in schema.split(", ")]
+        shape = to_arrow_schema(schema)
 
-        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            wanted = [held[at] for batch in batches for at in batch.column(0).to_pylist()]
-            if not wanted:
-                return
+        def run(own: Iterable[int]) -> Iterator[pa.RecordBatch]:
             with reading(self.database_url, self.name, self.snapshot) as connection:
                 act_as(connection, EXPORTER)
-                found = (row for number in wanted for row in rows(connection, number))
-                while some := list(itertools.islice(found, _ROWS)):
-                    columns = zip(zip(*some, strict=True), types, strict=True)
-                    yield pa.RecordBatch.from_arrays([pa.array(*one) for one in columns], names)
+                found = (row for number in own for row in rows(connection, number))
+                yield from batches(found, shape, _ROWS)
 
-        tasks = max(1, min(len(held), spark.sparkContext.defaultParallelism * 2))
-        return spark.range(0, len(held), 1, tasks).mapInArrow(run, schema)
-
-
-_ARROW = {"int": pa.int32(), "long": pa.int64(), "string": pa.string()}
+        return scattered(spark, numbers, run, schema, most=min(tasks(spark), MOST_CONNECTIONS))
 
 
 def _ranges(parts: Sequence[SubtreePart]) -> list[tuple[str, str]]:

@@ -17,6 +17,9 @@ from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
 AUTHOR = "the author"
 """What the author's database is called where subscribers' have their names."""
 
+MOST_CONNECTIONS = 16
+"""So many tasks at most read one database at a time: each has a connection of its own there."""
+
 AUTHOR_SETTING = "PACKHORSE_DATABASE_URL"
 JOURNAL_SETTING = "PACKHORSE_JOURNAL_URL"
 SUBSCRIBERS_SETTING = "PACKHORSE_SUBSCRIBER_DATABASES"

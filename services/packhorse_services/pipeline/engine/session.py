@@ -143,14 +143,6 @@ def _end_jvm() -> None:
         jvm.wait()
 
 
-def cores(spark: SparkSession) -> int:
-    """Return how many tasks the session works on at a time."""
-    local = re.fullmatch(r"local\[(\*|\d+)(?:,.*)?\]", spark.sparkContext.master or "")
-    if local is None:
-        return spark.sparkContext.defaultParallelism
-    return os.cpu_count() or 1 if local[1] == "*" else int(local[1])
-
-
 def _session(settings: Settings, location: Location, name: str) -> SparkSession:
     submitted = _submitted()
     conf = dict(_DEFAULTS) | location.hadoop_conf()

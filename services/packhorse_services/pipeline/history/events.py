@@ -9,12 +9,14 @@ from contextlib import closing
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from packhorse.blobs.open import open_blobs
 from packhorse.content.node import ROOT
 from packhorse_services.pipeline.history.decoding import WRITE, PathEvent, events_of
 from packhorse_services.pipeline.history.fold import hash_of
 from packhorse_services.pipeline.history.packages import OffsetShare, Packages
+from packhorse_services.pipeline.pieces import batches, scattered
 from packhorse_services.pipeline.storage import tables
 
 EVENTS = t.StructType(
@@ -40,16 +42,7 @@ how many characters the node has, `hash` as `hash_of` has it.
 _BATCH_ROWS = 4_000
 _MOST_TASKS = 5_000
 
-_ARROW = pa.schema(
-    [
-        pa.field("offset", pa.int64(), False),
-        *[pa.field(name, pa.string(), False) for name in ("kind", "path")],
-        *[pa.field(name, pa.string(), False) for name in ("range_from", "range_to")],
-        pa.field("package_id", pa.string(), False),
-        pa.field("position", pa.int32(), False),
-        *[pa.field(name, pa.int64(), False) for name in ("size", "hash")],
-    ]
-)
+_ARROW = to_arrow_schema(EVENTS, timezone="UTC")
 
 
 def package_events(spark: SparkSession, packages: Packages, within: str = ROOT) -> DataFrame:
@@ -59,14 +52,12 @@ def package_events(spark: SparkSession, packages: Packages, within: str = ROOT) 
     becomes an event of kind unreadable. Only changes of `within` and below it are reported;
     packages about other paths are passed over without a look at their bodies.
     """
-    shares = packages.shares()
 
-    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        own = (shares[at] for batch in batches for at in batch.column(0).to_pylist())
-        yield from _batches(_decoded(packages, own, within))
+    def decode(shares: Iterable[OffsetShare]) -> Iterator[pa.RecordBatch]:
+        rows = map(_row, _decoded(packages, shares, within))
+        yield from batches(rows, _ARROW, _BATCH_ROWS)
 
-    tasks = max(1, min(len(shares), _MOST_TASKS))
-    return spark.range(0, len(shares), 1, tasks).mapInArrow(decode, EVENTS)
+    return scattered(spark, packages.shares(), decode, EVENTS, most=_MOST_TASKS)
 
 
 def _decoded(packages: Packages, shares: Iterable[OffsetShare], within: str) -> Iterator[PathEvent]:
@@ -76,25 +67,8 @@ def _decoded(packages: Packages, shares: Iterable[OffsetShare], within: str) -> 
                 yield from events_of(*package, bodies, within)
 
 
-def _batches(events: Iterable[PathEvent]) -> Iterator[pa.RecordBatch]:
-    """Group events into batches; texts are freed at once."""
-    waiting: list[tuple[object, ...]] = []
-    for event in events:
-        waiting.append(_row(event))
-        if len(waiting) >= _BATCH_ROWS:
-            yield _batch(waiting)
-            waiting = []
-    if waiting:
-        yield _batch(waiting)
-
-
 def _row(event: PathEvent) -> tuple[object, ...]:
+    """Return it without its texts, which are freed at once."""
     texts = (event.type or "", event.properties or "", event.binaries or "")
     measured = (event.size, hash_of(event.path, *texts)) if event.kind == WRITE else (0, 0)
     return (*event[:5], event.package_id, event.position, *measured)
-
-
-def _batch(rows: list[tuple[object, ...]]) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
@@ -21,6 +22,7 @@ from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.decoding import WRITE, binaries_text, events_of
 from packhorse_services.pipeline.history.fold import MERE_FOLDER
 from packhorse_services.pipeline.history.packages import Packages
+from packhorse_services.pipeline.pieces import batches
 from packhorse_services.pipeline.storage import schemas, tables
 
 NODES = t.StructType(
@@ -40,14 +42,7 @@ _BATCH_ROWS = 2_000
 _BATCH_CHARACTERS = 8 * 1024**2
 _EMPTY = "{}"
 
-_ARROW = pa.schema(
-    [
-        ("partition", pa.int32()),
-        *[(name, pa.string()) for name in schemas.NODES.names],
-        ("offset", pa.int64()),
-        ("package_id", pa.string()),
-    ]
-)
+_ARROW = to_arrow_schema(NODES, timezone="UTC")
 
 
 class _Place(NamedTuple):
@@ -94,8 +89,8 @@ class Texts:
         grouped = places.repartitionByRange(tasks, *order).sortWithinPartitions(*order)
         return grouped.mapInArrow(self._read, NODES)
 
-    def _read(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = (row for one in batches for row in zip(*one.to_pydict().values(), strict=True))
+    def _read(self, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = (row for one in given for row in zip(*one.to_pydict().values(), strict=True))
         places = map(_Place._make, rows)
         with ExitStack() as stack:
             bodies = open_blobs(self.packages.location.blobs_url(tables.BODIES))
@@ -103,7 +98,10 @@ class Texts:
             blobs = bodies
             if self.base is not None:
                 blobs = stack.enter_context(closing(open_blobs(self.blobs_url)))
-            yield from _batches(self._nodes(places, bodies, blobs))
+            nodes = self._nodes(places, bodies, blobs)
+            yield from batches(
+                *(nodes, _ARROW, _BATCH_ROWS), size=_characters, most_size=_BATCH_CHARACTERS
+            )
 
     def _nodes(
         self, places: Iterator[_Place], bodies: BlobStore, blobs: BlobStore
@@ -213,21 +211,5 @@ def _node(place: _Place, *texts: str) -> _Node:
     return (place.partition, place.path, kind, properties, binaries, *reported)
 
 
-def _batches(nodes: Iterable[_Node]) -> Iterator[pa.RecordBatch]:
-    waiting: list[_Node] = []
-    size = 0
-    for node in nodes:
-        waiting.append(node)
-        size += len(node[1]) + len(node[3]) + len(node[4])
-        if len(waiting) >= _BATCH_ROWS or size >= _BATCH_CHARACTERS:
-            yield _batch(waiting)
-            waiting, size = [], 0
-    if waiting:
-        yield _batch(waiting)
-
-
-def _batch(nodes: list[_Node]) -> pa.RecordBatch:
-    columns = zip(zip(*nodes, strict=True), _ARROW, strict=True)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(column, one.type) for column, one in columns], schema=_ARROW
-    )
+def _characters(node: _Node) -> int:
+    return len(node[1]) + len(node[3]) + len(node[4])

@@ -8,7 +8,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from packhorse.snapshots.snapshot import ContentSnapshot, Part
 from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.history.fold import WON, clears_of, decided, writes_of
 from packhorse_services.pipeline.history.node_lists import listed, made_rows
+from packhorse_services.pipeline.pieces import cores, scattered
 
 Wanted = Callable[[pa.Array], pa.Array]
 """Which of some paths are wanted, as a mask."""
@@ -63,16 +63,15 @@ class BaseNodes:
         """
         parts, blobs_url, wanted = self.snapshot.parts, self.blobs_url, self.wanted
 
-        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def read(numbers: Iterable[int]) -> Iterator[pa.RecordBatch]:
             with closing(open_blobs(blobs_url)) as blobs:
-                numbers = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
                 rows = (_rows_of(parts[number], number, blobs) for number in numbers)
                 chosen = (chosen_by(wanted, batch) for some in rows for batch in some)
                 yield from mapping(batch for batch in chosen if batch.num_rows)
 
-        tasks = self.spark.sparkContext.defaultParallelism * _TASKS_OF_A_CORE
-        tasks = max(1, min(len(parts), tasks))
-        return self.spark.range(0, len(parts), 1, tasks).mapInArrow(read, schema)
+        return scattered(
+            self.spark, range(len(parts)), read, schema, most=cores(self.spark) * _TASKS_OF_A_CORE
+        )
 
 
 def _rows_of(part: Part, number: int, blobs: BlobStore) -> Iterator[pa.RecordBatch]:

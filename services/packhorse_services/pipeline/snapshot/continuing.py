@@ -37,6 +37,7 @@ from packhorse_services.pipeline.history.node_lists import (
     measured,
 )
 from packhorse_services.pipeline.history.onto_base import BaseNodes
+from packhorse_services.pipeline.pieces import cores, scattered
 from packhorse_services.pipeline.snapshot.changes import (
     UNCHANGED,
     PartDifference,
@@ -132,16 +133,13 @@ class ContinuedSnapshot:
         if not unchanged:
             return set()
 
-        def renew(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def renew(some: Iterable[int]) -> Iterator[pa.RecordBatch]:
             with closing(open_blobs(self.blobs_url)) as blobs:
-                for batch in batches:
-                    held = [parts[unchanged[at]] for at in batch.column(0).to_pylist()]
-                    there = [renewed(part.files, blobs) for part in held]
-                    yield batch.filter(pa.array(there, pa.bool_()))
+                there = [at for at in some if renewed(parts[at].files, blobs)]
+                yield pa.RecordBatch.from_pydict({"number": pa.array(there, pa.int64())})
 
-        tasks = min(len(unchanged), spark.sparkContext.defaultParallelism * 4)
-        found = spark.range(0, len(unchanged), 1, tasks).mapInArrow(renew, "id long").collect()
-        return {unchanged[row[0]] for row in found}
+        found = scattered(spark, unchanged, renew, "number long", most=cores(spark) * 4)
+        return {row.number for row in found.collect()}
 
     def _beside(
         self,
@@ -175,7 +173,7 @@ class ContinuedSnapshot:
                     else:
                         yield from self._anew(part, place, changes, blobs)
 
-        tasks = min(len(places), rows.sparkSession.sparkContext.defaultParallelism * 16)
+        tasks = min(len(places), cores(rows.sparkSession) * 16)
         together = rows.repartition(tasks, "partition")
         return parts_of(together.sortWithinPartitions("partition", "path"), write)
 

@@ -6,9 +6,11 @@ them, the smallest ones (`OpenDays`).
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from pyspark.errors import PySparkException
@@ -21,9 +23,9 @@ from packhorse_services.pipeline.storage.delta import ARCHIVE, MEASURES
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import (
     FILE_BYTES,
+    GROUP_BYTES,
     File,
     Files,
-    rows_in,
     written_by_share,
 )
 from packhorse_services.pipeline.storage.table_files import (
@@ -127,6 +129,33 @@ def _rewritten(
                     files.add(table, rows)
 
     return written_by_share(spark, location, work, run)
+
+
+def rows_in(
+    raw: pa.NativeFile,
+    partition: Mapping[str, object],
+    shape: pa.Schema,
+    most: int,
+    most_bytes: int = GROUP_BYTES,
+) -> Iterator[pa.RecordBatch]:
+    """Yield a file's rows with the columns of `shape`, `partition` has those that it leaves out.
+
+    Up to `most` at a time, and no more than about `most_bytes` of them.
+    """
+    file = pq.ParquetFile(raw, coerce_int96_timestamp_unit="us")
+    reported = {name: pa.scalar(value) for name, value in partition.items()}
+    for number in range(file.num_row_groups):
+        group = file.metadata.row_group(number)
+        fit = most_bytes * group.num_rows // max(1, group.total_byte_size)
+        size = max(1, min(most, fit))
+        for part in file.iter_batches(size, row_groups=[number], use_threads=False):
+            arrays = [
+                pa.repeat(reported[one.name].cast(one.type), part.num_rows)
+                if one.name in reported
+                else part.column(one.name).cast(one.type)
+                for one in shape
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=shape)
 
 
 class OpenDays:

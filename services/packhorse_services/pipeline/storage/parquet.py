@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from packhorse_services.pipeline.pieces import scattered
 from packhorse_services.pipeline.storage import arrow_files
 from packhorse_services.pipeline.storage.delta import ARCHIVE
 from packhorse_services.pipeline.storage.location import Location
@@ -220,22 +221,7 @@ Write = Callable[[Files, Iterator[pa.RecordBatch]], None]
 
 def written(given: DataFrame, location: Location, write: Write) -> list[File]:
     """Let the tasks of `given` write files, and return them all; no table has them yet."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        files = Files(location)
-        try:
-            write(files, batches)
-            made = files.close()
-        except BaseException:
-            files.abandon()
-            raise
-        yield pa.RecordBatch.from_pydict(
-            {"file": [json.dumps(asdict(one)) for one in made]}, _NAMED
-        )
-
-    return [
-        File(**json.loads(row["file"])) for row in given.mapInArrow(run, "file string").collect()
-    ]
+    return _named(given.mapInArrow(_writing(location, write), _NAMED))
 
 
 def written_by_share(
@@ -243,44 +229,41 @@ def written_by_share(
 ) -> list[File]:
     """Let a task for each share write its files, and return them all; no table has them yet."""
 
-    def run(files: Files, numbers: Iterator[pa.RecordBatch]) -> None:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                write(files, shares[number])
+    def write_own(files: Files, own: Iterable[T]) -> None:
+        for share in own:
+            write(files, share)
 
     if not shares:
         return []
-    return written(spark.range(len(shares), numPartitions=len(shares)), location, run)
+    run = _writing(location, write_own)
+    return _named(scattered(spark, shares, run, _NAMED, most=len(shares)))
 
 
-_NAMED = pa.schema([("file", pa.string())])
+_NAMED = "file string"
 
 
-def rows_in(
-    raw: pa.NativeFile,
-    partition: Mapping[str, object],
-    shape: pa.Schema,
-    most: int,
-    most_bytes: int = GROUP_BYTES,
-) -> Iterator[pa.RecordBatch]:
-    """Yield a file's rows with the columns of `shape`, `partition` has those that it leaves out.
+def _writing(
+    location: Location, write: Callable[[Files, T], None]
+) -> Callable[[T], Iterator[pa.RecordBatch]]:
+    """Return what runs in a task, and names the files that `write` makes of what it is given."""
 
-    Up to `most` at a time, and no more than about `most_bytes` of them.
-    """
-    file = pq.ParquetFile(raw, coerce_int96_timestamp_unit="us")
-    reported = {name: pa.scalar(value) for name, value in partition.items()}
-    for number in range(file.num_row_groups):
-        group = file.metadata.row_group(number)
-        fit = most_bytes * group.num_rows // max(1, group.total_byte_size)
-        size = max(1, min(most, fit))
-        for part in file.iter_batches(size, row_groups=[number], use_threads=False):
-            arrays = [
-                pa.repeat(reported[one.name].cast(one.type), part.num_rows)
-                if one.name in reported
-                else part.column(one.name).cast(one.type)
-                for one in shape
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, schema=shape)
+    def run(given: T) -> Iterator[pa.RecordBatch]:
+        files = Files(location)
+        try:
+            write(files, given)
+            made = files.close()
+        except BaseException:
+            files.abandon()
+            raise
+        yield pa.RecordBatch.from_pydict(
+            {"file": pa.array([json.dumps(asdict(one)) for one in made], pa.string())}
+        )
+
+    return run
+
+
+def _named(found: DataFrame) -> list[File]:
+    return [File(**json.loads(row["file"])) for row in found.collect()]
 
 
 def columns(table: str) -> pa.Schema:

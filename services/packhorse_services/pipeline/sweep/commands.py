@@ -12,6 +12,7 @@ from packhorse.runtime.command_options import with_options
 from packhorse.runtime.configuration import loaded
 from packhorse_services.pipeline.engine.session import running_spark
 from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.pieces import cores
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.sweep import marking, sweeping
@@ -110,7 +111,7 @@ def _report_unheard_of(stores: Stores, gone: list[str] | None) -> None:
 
 
 def _parts(spark: SparkSession) -> int:
-    return spark.sparkContext.defaultParallelism * 4
+    return cores(spark) * 4
 
 
 def _report(summary: MarkSummary, what: str, totals: Totals, *, as_json: bool) -> None:

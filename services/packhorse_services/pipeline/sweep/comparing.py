@@ -2,15 +2,22 @@
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from packhorse_services.pipeline.sweep.work import FindingKind
 
-FOUND = "source string, kind string, key string"
+_KEY, _LENGTH = StructField("key", StringType()), StructField("length", LongType())
+_MODIFIED = StructField("modified_ms", LongType())
+
+BLOBS = StructType([_KEY, _LENGTH, _MODIFIED])
+REMOVALS = StructType([_KEY, _LENGTH, StructField("removed", BooleanType())])
+
+FOUND = StructType([StructField("source", StringType()), StructField("kind", StringType()), _KEY])
 
 HOLDER = ["holder", "length", "modified_ms"]
 """Which blob refers, and how it was then: another length or time, and it may be another one."""
 
-FOUND_IN = f"{FOUND}, holder string, length long, modified_ms long"
+FOUND_IN = StructType([*FOUND, StructField("holder", StringType()), _LENGTH, _MODIFIED])
 
 _KEEPING = (FindingKind.REFERENCE.value, FindingKind.NAME.value, FindingKind.UNREADABLE.value)
 

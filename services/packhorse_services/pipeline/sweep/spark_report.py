@@ -2,26 +2,32 @@
 
 import json
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any, cast
+from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from packhorse_services.pipeline.engine.databases import MOST_CONNECTIONS
 from packhorse_services.pipeline.engine.spark_errors import translated
+from packhorse_services.pipeline.pieces import batches, scattered, tasks
 from packhorse_services.pipeline.storage import delta, queries
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import as_they_are, written
 from packhorse_services.pipeline.storage.table_files import files_of, taken_out
 from packhorse_services.pipeline.sweep.comparing import (
+    BLOBS,
     FOUND,
     FOUND_IN,
     HOLDER,
+    REMOVALS,
     doomed,
     never_read,
     read_before,
@@ -31,7 +37,7 @@ from packhorse_services.pipeline.sweep.comparing import (
     unreadable,
     unused,
 )
-from packhorse_services.pipeline.sweep.on_executors import Rows, reading, removing, scattered
+from packhorse_services.pipeline.sweep.on_executors import ROWS, reading, removing
 from packhorse_services.pipeline.sweep.report import (
     BlobTotal,
     List,
@@ -42,9 +48,9 @@ from packhorse_services.pipeline.sweep.report import (
 )
 from packhorse_services.pipeline.sweep.work import BlobScan, Scan
 
-_BLOBS = "key string, length long, modified_ms long"
-_REMOVALS = "key string, length long, removed boolean"
-_COLUMNS = {"blobs": _BLOBS, "candidates": _BLOBS, "doomed": _BLOBS, "removals": _REMOVALS}
+_COLUMNS = {"blobs": BLOBS, "candidates": BLOBS, "doomed": BLOBS, "removals": REMOVALS}
+_Rows = Callable[[Any], Iterator[tuple[object, ...]]]
+"""Yields the rows of a piece."""
 _SUMMARY = pa.schema(
     [("state", pa.string()), ("summary", pa.string()), ("at", pa.timestamp("us", "UTC"))]
 )
@@ -113,12 +119,13 @@ class SparkReport:
     def read(self, round_name: str, name: str, scan: Scan, pieces: Sequence[Any]) -> None:
         """Append what one source refers to."""
 
-        def rows(piece: Any) -> Iterator[tuple[Any, ...]]:
+        def rows(piece: Any) -> Iterator[tuple[object, ...]]:
             for found in scan(piece):
                 yield name, found.kind.value, found.key
 
         with translated(round_name):
-            found = self._scattered(rows, pieces, FOUND)
+            most = min(self._tasks, MOST_CONNECTIONS)
+            found = self._scattered(rows, pieces, FOUND, most)
             found.write.mode("append").parquet(self._path(self._references(round_name)))
 
     def read_blobs(self, round_name: str, name: str, scan: BlobScan, pieces: Sequence[Any]) -> None:
@@ -128,7 +135,7 @@ class SparkReport:
             place = f"{self._round(round_name)}/{name}"
             blobs = self._listed(scan.listed, pieces)
             blobs.write.mode("overwrite").parquet(self._path(place))
-            listed = self._files(self._path(place), _BLOBS).toDF(*HOLDER)
+            listed = self._files(self._path(place), BLOBS).toDF(*HOLDER)
             remembered = self._remembered()
             new = to_read(listed, remembered).repartition(self._tasks)
             found = new.mapInArrow(reading(name, scan), FOUND_IN)
@@ -180,19 +187,19 @@ class SparkReport:
         """Remove batch by batch; a batch that was cut short is chosen and removed again."""
         with translated("sweep"):
             going = self._table("doomed")
-            batches = min(_MAX_BATCHES, -(-going.count() // _BATCH_BLOBS))
-        for number in range(batches):
+            count = min(_MAX_BATCHES, -(-going.count() // _BATCH_BLOBS))
+        for number in range(count):
             check()
             with translated("sweep"):
-                batch = going.where(f.pmod(f.xxhash64("key"), f.lit(batches)) == number)
+                batch = going.where(f.pmod(f.xxhash64("key"), f.lit(count)) == number)
                 batch = batch.select("key", "length", "modified_ms")
-                done = batch.repartition(self._tasks).mapInArrow(removing(remove), _REMOVALS)
+                done = batch.repartition(self._tasks).mapInArrow(removing(remove), REMOVALS)
                 self._write(done, "removals", keep=True)
         with translated("sweep"):
             return _totals(totals(self._removals().where("removed")))
 
     def _removals(self) -> DataFrame:
-        delta.prepare(self._location, {self._name("removals"): _columns(_REMOVALS)})
+        delta.prepare(self._location, {self._name("removals"): REMOVALS})
         # A sweep that was killed may have written one key down twice.
         return (
             self._table("removals")
@@ -200,19 +207,26 @@ class SparkReport:
             .agg(f.max("length").alias("length"), f.max("removed").alias("removed"))
         )
 
-    def _scattered(self, rows: Rows, pieces: Sequence[Any], schema: str) -> DataFrame:
-        return scattered(self._spark, rows, pieces, schema, self._tasks)
+    def _scattered(
+        self, rows: _Rows, pieces: Sequence[Any], schema: StructType, most: int | None = None
+    ) -> DataFrame:
+        shape = to_arrow_schema(schema)
+
+        def run(own: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+            yield from batches(chain.from_iterable(map(rows, own)), shape, ROWS)
+
+        return scattered(self._spark, pieces, run, schema, most)
 
     def _listed(self, listing: List, pieces: Sequence[Any]) -> DataFrame:
-        def rows(piece: Any) -> Iterator[tuple[Any, ...]]:
+        def rows(piece: Any) -> Iterator[tuple[object, ...]]:
             for blob in listing(piece):
                 yield blob.key, blob.length, blob.modified_ms
 
-        return self._scattered(rows, pieces, _BLOBS)
+        return self._scattered(rows, pieces, BLOBS)
 
     @property
     def _tasks(self) -> int:
-        return self._spark.sparkContext.defaultParallelism * 2
+        return tasks(self._spark)
 
     def _remembered(self) -> DataFrame:
         """Return what the newest mark has remembered."""
@@ -233,7 +247,7 @@ class SparkReport:
     def _round(self, name: str) -> str:
         return f"rounds/{name}-{self._run}"
 
-    def _files(self, path: str, schema: str) -> DataFrame:
+    def _files(self, path: str, schema: StructType) -> DataFrame:
         """Return the rows of Parquet files; one that is gone or damaged is an error."""
         reader = self._spark.read.schema(schema).option("ignoreMissingFiles", False)
         return reader.option("ignoreCorruptFiles", False).parquet(path)
@@ -253,7 +267,7 @@ class SparkReport:
 
     def _write(self, frame: DataFrame, table: str, *, keep: bool = False) -> None:
         """Let a table have these rows, in the place of what it has unless that is to `keep`."""
-        name, columns = self._name(table), _columns(_COLUMNS[table])
+        name, columns = self._name(table), _COLUMNS[table]
         delta.prepare(self._location, {name: columns})
         added = [one.action for one in written(frame, self._location, as_they_are(name, columns))]
         held = delta.stored(self._location, name)
@@ -269,10 +283,6 @@ class SparkReport:
         context: Any = self._spark.sparkContext
         path = context._jvm.org.apache.hadoop.fs.Path(self._path(table, mark_id))
         return path, path.getFileSystem(context._jsc.hadoopConfiguration())
-
-
-def _columns(names: str) -> StructType:
-    return cast(StructType, StructType.fromDDL(names))
 
 
 def _totals(frame: DataFrame) -> Totals:

@@ -1,42 +1,31 @@
 """Bodies in the archive's blob store whose packages have expired."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from packhorse.blobs.open import open_blobs
+from packhorse_services.pipeline.pieces import batches, scattered
 
-_SHARDS = 256
-_BATCH = 2_000
-_LISTED = pa.schema([("key", pa.string()), ("modified_ms", pa.int64())])
+_ROWS = 2_000
+_SHARDS = [f"{number:02x}" for number in range(256)]
+_LISTED = StructType([StructField("key", StringType()), StructField("modified_ms", LongType())])
 
 
 def listed(spark: SparkSession, url: str) -> DataFrame:
     """Return key and modified_ms of every body, listed by the workers, shard after shard."""
+    shape = to_arrow_schema(_LISTED)
 
-    def list_shards(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(shards: Iterable[str]) -> Iterator[pa.RecordBatch]:
         with closing(open_blobs(url)) as blobs:
-            for batch in batches:
-                for shard in batch.column(0).to_pylist():
-                    yield from _batches(blobs.list(f"packages/{shard:02x}/"))
+            found = (blob for shard in shards for blob in blobs.list(f"packages/{shard}/"))
+            yield from batches(((one.key, one.modified_ms) for one in found), shape, _ROWS)
 
-    shards = spark.range(0, _SHARDS, 1, min(_SHARDS, spark.sparkContext.defaultParallelism * 2))
-    return shards.mapInArrow(list_shards, "key string, modified_ms long")
-
-
-def _batches(found: Iterator[object]) -> Iterator[pa.RecordBatch]:
-    keys: list[str] = []
-    times: list[int] = []
-    for blob in found:
-        keys.append(blob.key)  # type: ignore[attr-defined]
-        times.append(blob.modified_ms)  # type: ignore[attr-defined]
-        if len(keys) == _BATCH:
-            yield pa.RecordBatch.from_arrays([pa.array(keys), pa.array(times)], schema=_LISTED)
-            keys, times = [], []
-    if keys:
-        yield pa.RecordBatch.from_arrays([pa.array(keys), pa.array(times)], schema=_LISTED)
+    return scattered(spark, _SHARDS, run, _LISTED)
 
 
 def expired(bodies: DataFrame, packages: DataFrame, before_ms: int) -> DataFrame:

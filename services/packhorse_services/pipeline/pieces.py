@@ -1,0 +1,80 @@
+"""Work that a session's tasks share: pieces of it to tasks, and the rows they yield to Arrow."""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+_TASKS_OF_A_CORE = 2
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Sequence[Any])
+
+
+def cores(spark: SparkSession) -> int:
+    """Return how many tasks the session works on at a time."""
+    local = re.fullmatch(r"local\[(\*|\d+)(?:,.*)?\]", spark.sparkContext.master or "")
+    if local is None:
+        return spark.sparkContext.defaultParallelism
+    return os.cpu_count() or 1 if local[1] == "*" else int(local[1])
+
+
+def tasks(spark: SparkSession) -> int:
+    """Return into how many tasks work is divided whose pieces are about alike."""
+    return cores(spark) * _TASKS_OF_A_CORE
+
+
+def scattered(
+    spark: SparkSession,
+    pieces: Sequence[T],
+    run: Callable[[Iterable[T]], Iterator[pa.RecordBatch]],
+    schema: StructType | str,
+    most: int | None = None,
+) -> DataFrame:
+    """Return what `run` makes of pieces, in up to `most` tasks, by default `tasks` of them.
+
+    It is called once in a task, with the neighbouring pieces that the task has: one at least.
+    """
+    given = list(pieces)
+
+    def run_own(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        own = [given[at] for batch in batches for at in batch.column(0).to_pylist()]
+        if own:
+            yield from run(own)
+
+    count = max(1, min(len(given), tasks(spark) if most is None else most))
+    return spark.range(0, len(given), 1, count).mapInArrow(run_own, schema)
+
+
+def batches(
+    rows: Iterable[R],
+    schema: pa.Schema,
+    most: int,
+    *,
+    size: Callable[[R], int] = lambda _: 0,
+    most_size: int = 1,
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows in batches of up to `most`, each ended once the sizes of its rows are `most_size`.
+
+    Of the rows no more is held than one batch has.
+    """
+    held: list[R] = []
+    total = 0
+    for row in rows:
+        held.append(row)
+        total += size(row)
+        if len(held) >= most or total >= most_size:
+            yield _batch(held, schema)
+            held, total = [], 0
+    if held:
+        yield _batch(held, schema)
+
+
+def _batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
+    columns = zip(zip(*rows, strict=True), schema, strict=True)
+    arrays = [pa.array(column, one.type) for column, one in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
