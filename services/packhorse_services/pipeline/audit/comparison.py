@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from packhorse.content.node import ROOT
 from packhorse.content.tree import FOLDER
@@ -26,7 +28,16 @@ DIFFERENT = "different"
 RangeHash = tuple[int, int, str]
 """A range's number, how many nodes it has, and the sum of their hashes as text."""
 
-_SUMS = pa.schema([("range", pa.int32()), ("count", pa.int64()), ("sum", pa.string())])
+RANGE_HASHES = StructType(
+    [
+        StructField("range", IntegerType()),
+        StructField("count", LongType()),
+        StructField("sum", StringType()),
+    ]
+)
+"""The same as columns."""
+
+_SUMS = to_arrow_schema(RANGE_HASHES)
 
 
 def range_hashes(content: ContentHistory, starts: Sequence[str]) -> list[RangeHash]:
@@ -42,7 +53,7 @@ def range_hashes(content: ContentHistory, starts: Sequence[str]) -> list[RangeHa
         yield pa.RecordBatch.from_pylist(rows, _SUMS)
 
     every: dict[int, tuple[int, int]] = {}
-    for at, count, total in content.mapped(summed, "range int, count long, sum string").collect():
+    for at, count, total in content.mapped(summed, RANGE_HASHES).collect():
         before = every.get(at, (0, 0))
         every[at] = (before[0] + count, before[1] + int(total))
     return [(at, count, str(total)) for at, (count, total) in every.items()]

@@ -10,7 +10,7 @@ import pyarrow as pa
 from psycopg import Connection
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from packhorse.content import scan
 from packhorse.content.node import ROOT
@@ -20,6 +20,7 @@ from packhorse.db.metadata import EXPORTER
 from packhorse.db.roles import act_as
 from packhorse.packages.path_filter import EVERYTHING, PathFilter
 from packhorse.packages.region import Region
+from packhorse_services.pipeline.audit.comparison import RANGE_HASHES
 from packhorse_services.pipeline.engine.databases import MOST_CONNECTIONS, reading
 from packhorse_services.pipeline.pieces import batches, scattered, tasks
 
@@ -30,13 +31,6 @@ _CONFIRMED = 200
 _END = "\U0010ffff"
 """Behind every path."""
 
-_HASHES = StructType(
-    [
-        StructField("range", IntegerType()),
-        StructField("count", LongType()),
-        StructField("sum", StringType()),
-    ]
-)
 _DIGESTS = StructType([StructField("path", StringType()), StructField("hash", LongType())])
 
 _Range = tuple[dict[str, str | None], scan.AsAuthored]
@@ -64,7 +58,7 @@ class Repository:
             yield number, sum(count for count, _ in hashes), str(total)
 
         inside = self._inside(starts)
-        return self._scattered(spark, range(len(starts)), rows, _HASHES)
+        return self._scattered(spark, range(len(starts)), rows, RANGE_HASHES)
 
     def digests(
         self, spark: SparkSession, starts: Sequence[str], ranges: Sequence[int]

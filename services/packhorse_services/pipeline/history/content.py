@@ -8,6 +8,8 @@ from functools import partial
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
 
 from packhorse.blobs.api import binary_key
 from packhorse.blobs.open import open_blobs
@@ -112,7 +114,7 @@ class ContentHistory:
         """Return what is at `top` and below it."""
         return self if top == ROOT else self.where(by_path(partial(is_within, root=top)))
 
-    def mapped(self, mapping: OfBatches, schema: str) -> DataFrame:
+    def mapped(self, mapping: OfBatches, schema: StructType | str) -> DataFrame:
         """Return what `mapping` makes of all places in the tasks that read them.
 
         Its batches have at least path, size and hash.
@@ -199,8 +201,8 @@ def _absent(location: Location, target: HistoryTarget, choice: Choice) -> tuple[
 
 
 _REPORTED = 20
-_MISSING = "digest string, path string"
-_LOST = pa.schema([("digest", pa.string()), ("path", pa.string())])
+_MISSING = StructType([StructField("digest", StringType()), StructField("path", StringType())])
+_LOST = to_arrow_schema(_MISSING)
 
 
 def missing_binaries(content: DataFrame, blobs_url: str) -> DataFrame:

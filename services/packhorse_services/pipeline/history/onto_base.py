@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
 
 from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
@@ -55,7 +56,7 @@ class BaseNodes:
         own = {"offset": f.lit(self.offset).cast("long"), "package_id": f.lit("")}
         return self.mapped(iter, _LISTED).withColumns(own).select(*WON)
 
-    def mapped(self, mapping: OfBatches, schema: str) -> DataFrame:
+    def mapped(self, mapping: OfBatches, schema: StructType | str) -> DataFrame:
         """Return what `mapping` makes of them in the tasks that read them.
 
         Its batches have path, size, hash and position (which part has it), each of one part, in

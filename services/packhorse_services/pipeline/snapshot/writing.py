@@ -8,6 +8,8 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
@@ -21,8 +23,8 @@ from packhorse_services.pipeline.history.node_lists import ListedNode, NodeList,
 PART_CHARACTERS = PARTITION_CHARACTERS
 """What a part holds about; a subscriber reads one after the other, in constant memory."""
 
-_PARTS = pa.schema([("number", pa.int64()), ("part", pa.string())])
-_PARTS_DDL = "number bigint, part string"
+_PARTS = StructType([StructField("number", LongType()), StructField("part", StringType())])
+_ROW = to_arrow_schema(_PARTS)
 _AS_TEXT = TypeAdapter(Part)
 
 
@@ -56,7 +58,7 @@ Writing = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 def parts_of(rows: DataFrame, write: Writing) -> list[tuple[int, Part]]:
     """Return the parts that tasks write from rows, and their numbers: what a manifest holds."""
-    found = rows.mapInArrow(write, _PARTS_DDL).collect()
+    found = rows.mapInArrow(write, _PARTS).collect()
     return [(row.number, _AS_TEXT.validate_json(row.part)) for row in found]
 
 
@@ -80,7 +82,7 @@ def stored(
 def as_row(number: int, part: Part) -> pa.RecordBatch:
     """Return a part as `parts_of` reads it."""
     row = {"number": number, "part": _AS_TEXT.dump_json(part).decode()}
-    return pa.RecordBatch.from_pylist([row], _PARTS)
+    return pa.RecordBatch.from_pylist([row], _ROW)
 
 
 def runs(nodes: Iterable[ListedNode], characters: int) -> Iterator[Iterator[ListedNode]]:
