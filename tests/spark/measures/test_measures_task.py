@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 from pyspark.sql import SparkSession
 
-from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.errors import TablesUnusable
 from packhorse_services.pipeline.measures import task
 from packhorse_services.pipeline.measures.changes import NOTHING
 from packhorse_services.pipeline.measures.task import measure
@@ -111,7 +111,7 @@ def test_new_rows_change_their_hours_and_no_others_which_stay_when_their_rows_ex
 def test_without_an_archive_there_is_nothing_to_measure(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with pytest.raises(TaskRefused, match="run packhorse-pipeline archive first"):
+    with pytest.raises(TablesUnusable, match="run packhorse-pipeline archive first"):
         measure(spark, Location.parse(str(tmp_path / "none")))
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from packhorse.blobs.api import package_key
 from packhorse.blobs.open import open_blobs
 from packhorse.snapshots.snapshot import ContentSnapshot, new_id
-from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.errors import TablesUnusable, TaskRefused
 from packhorse_services.pipeline.history.read import archived
 from packhorse_services.pipeline.storage import compaction, delta, schemas, tables
 from packhorse_services.pipeline.storage.delta import prepare
@@ -222,5 +222,5 @@ def test_a_retention_that_is_too_short_is_refused(spark: SparkSession, tmp_path:
     location = Location.parse(str(tmp_path / "tables"))
     with pytest.raises(TaskRefused, match="at least 8 days"):
         plan(spark, location, [], retention_days=7, measures_days=None)
-    with pytest.raises(TaskRefused, match="run packhorse-pipeline archive first"):
+    with pytest.raises(TablesUnusable, match="run packhorse-pipeline archive first"):
         plan(spark, location, [], retention_days=8, measures_days=None, now=NOW)

@@ -4,8 +4,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -15,7 +13,6 @@ from packhorse.wire.package_codec import (
     AGENT_HEADER,
     PACKAGE_ID_HEADER,
 )
-from packhorse_services.pipeline.errors import TablesUnusable
 from packhorse_services.pipeline.history.numbers import numbers_of
 from packhorse_services.pipeline.history.packages import (
     BronzeVersion,
@@ -38,7 +35,7 @@ def archived(
 
     Raises `TablesUnusable` when it isn't there yet.
     """
-    return load(spark, location, table, _held(location, table, version))
+    return load(spark, location, table, stored(location, table, version))
 
 
 def bronze_version(location: Location, package_topic: str) -> BronzeVersion:
@@ -46,17 +43,7 @@ def bronze_version(location: Location, package_topic: str) -> BronzeVersion:
 
     Raises `TablesUnusable` when it isn't there yet.
     """
-    return BronzeVersion(_held(location, tables.BRONZE).version(), package_topic)
-
-
-def _held(location: Location, table: str, version: int | None = None) -> DeltaTable:
-    """Return a table of the archive without Spark. Raises `TablesUnusable` as `archived` does."""
-    try:
-        return stored(location, table, version)
-    except TableNotFoundError as error:
-        raise TablesUnusable(
-            f"there is no table {table} at {location.base}; run packhorse-pipeline archive first"
-        ) from error
+    return BronzeVersion(stored(location, tables.BRONZE).version(), package_topic)
 
 
 def package_records(
@@ -90,7 +77,7 @@ def gaps(location: Location, journal_id: str) -> list[tuple[int, int]]:
 
 def asked(location: Location, table: str, sql: str) -> list[dict[str, Any]]:
     """Return what a query on `RELATION` gives, a table of the archive. Raises `TablesUnusable`."""
-    return list(rows(_held(location, table), sql))
+    return list(rows(stored(location, table), sql))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from pyspark.sql import functions as f
 
 from packhorse_services.pipeline.measures.times import HOUR_MS
 from packhorse_services.pipeline.storage import columns, schemas, tables
-from packhorse_services.pipeline.storage.delta import FEED, load, stored
+from packhorse_services.pipeline.storage.delta import FEED, load, opened, stored
 from packhorse_services.pipeline.storage.location import Location
-from packhorse_services.pipeline.storage.table_files import opened, whole_from
+from packhorse_services.pipeline.storage.table_files import whole_from
 
 SOURCES = {
     tables.PACKAGES: schemas.PACKAGES,
@@ -126,7 +126,7 @@ def _follows(there: VersionOfTable, measured: Mapping[str, Any]) -> bool:
 
 
 def current(location: Location, name: str) -> VersionOfTable:
-    """Return the newest version of a table. Raises `TablesUnusable`."""
+    """Return the newest version of a table. Raises as `opened` does."""
     table = opened(location, name)
     if table is None:
         return VersionOfTable(name)

@@ -9,15 +9,14 @@ from pyspark.sql import functions as f
 
 from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.engine.spark_errors import translated
-from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.measures import announced, hourly, hours, outcomes
 from packhorse_services.pipeline.measures.changes import Sources, kept_before
 from packhorse_services.pipeline.measures.hours import Hours
 from packhorse_services.pipeline.measures.times import day_of
 from packhorse_services.pipeline.measures.writing import MeasuresTables
 from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.delta import stored
 from packhorse_services.pipeline.storage.location import Location
-from packhorse_services.pipeline.storage.table_files import opened
 
 logger = logging.getLogger(__name__)
 
@@ -27,14 +26,12 @@ def measure(spark: SparkSession, location: Location, *, all_hours: bool = False)
 
     None when nothing is new. What had been made is remembered at the very end, so that a run that
     was killed is made again, with the same result. `all_hours` makes anew all that the archive
-    still holds whole; what was made of days that have expired since is kept. Raises `TaskRefused`
-    when there is no archive, `Overtaken` when another run is at work, and what `translated` raises.
+    still holds whole; what was made of days that have expired since is kept. Raises
+    `TablesUnusable` when there is no archive, `Overtaken` when another run is at work, and what
+    `translated` raises.
     """
     with translated("measures"):
-        if opened(location, tables.PACKAGES) is None:
-            raise TaskRefused(
-                "there is no archive to measure; run packhorse-pipeline archive first"
-            )
+        stored(location, tables.PACKAGES)  # it makes no measures where there is no archive
         written = MeasuresTables.find(spark, location)
         sources = Sources(spark, location)
         known = None if all_hours else sources.measured(written.noted())

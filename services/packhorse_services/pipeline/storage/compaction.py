@@ -19,7 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from packhorse_services.pipeline.errors import TablesUnusable
 from packhorse_services.pipeline.storage import arrow_files
-from packhorse_services.pipeline.storage.delta import ARCHIVE, MEASURES
+from packhorse_services.pipeline.storage.delta import ARCHIVE, MEASURES, opened
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import (
     FILE_BYTES,
@@ -31,7 +31,6 @@ from packhorse_services.pipeline.storage.parquet import (
 from packhorse_services.pipeline.storage.table_files import (
     Kept,
     files_of,
-    opened,
     replace,
     tried_again,
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 import deltalake
 import pyarrow as pa
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -90,26 +90,44 @@ def prepare(location: Location, wanted: Mapping[str, StructType] = ARCHIVE) -> N
 
 
 def _prepare(location: Location, name: str, schema: StructType) -> None:
-    uri, options = location.delta_uri(name), location.delta_options()
-    if deltalake.DeltaTable.is_deltatable(uri, options):
-        found = deltalake.DeltaTable(uri, storage_options=options).schema().to_json()
-        columns.compare(StructType.fromJson(json.loads(found)), schema, name)
+    held = opened(location, name)
+    if held is not None:
+        found = StructType.fromJson(json.loads(held.schema().to_json()))
+        columns.compare(found, schema, name)
         return
     deltalake.DeltaTable.create(
-        uri,
+        location.delta_uri(name),
         schema=deltalake.Schema.from_json(_nullable(schema)),
         partition_by=partitions(schema) or None,
         mode="ignore",
         description=tables.MEANINGS.get(name),
         configuration={FEED: str(name in SILVER).lower()},
-        storage_options=options,
+        storage_options=location.delta_options(),
     )
 
 
-def stored(location: Location, table: str, version: int | None = None) -> deltalake.DeltaTable:
-    """Return a table as it is now or was at a version, without Spark."""
+def opened(
+    location: Location, table: str, version: int | None = None
+) -> deltalake.DeltaTable | None:
+    """Return a table as it is now or was at a version, without Spark; None when it is not there.
+
+    Raises `DeltaError` and `OSError` when it can't be read, which may pass.
+    """
     uri, options = location.delta_uri(table), location.delta_options()
-    return deltalake.DeltaTable(uri, version=version, storage_options=options)
+    try:
+        return deltalake.DeltaTable(uri, version=version, storage_options=options)
+    except TableNotFoundError:
+        return None
+
+
+def stored(location: Location, table: str, version: int | None = None) -> deltalake.DeltaTable:
+    """Return the same. Raises `TablesUnusable` when it is not there, and as `opened` does."""
+    found = opened(location, table, version)
+    if found is None:
+        raise TablesUnusable(
+            f"there is no table {table} at {location.base}; run packhorse-pipeline archive first"
+        )
+    return found
 
 
 def last_version(location: Location, table: str) -> int | None:
@@ -215,7 +233,7 @@ def load(
 ) -> DataFrame:
     """Return a table with its columns in order, at the version of `held`, else the newest one.
 
-    Raises `SchemaChanged`, and `TableNotFoundError`.
+    Raises `SchemaChanged`, and as `stored` does.
     """
     frame = frame_of(spark, location, table, held or stored(location, table))
     return columns.require(frame, {**ARCHIVE, **MEASURES}[table], table)

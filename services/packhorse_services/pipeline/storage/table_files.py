@@ -15,10 +15,9 @@ from typing import Any
 import pyarrow as pa
 import stamina
 from deltalake import DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from packhorse_services.pipeline.errors import TablesUnusable
 from packhorse_services.pipeline.storage.delta import commit
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import File
@@ -97,19 +96,6 @@ def whole_from(table: DeltaTable) -> date | None:
     """Return the first day from which on a table has all that it ever had; None: it has all."""
     number = table.transaction_version(EXPIRED)
     return None if number is None else date.fromordinal(number)
-
-
-def opened(location: Location, name: str) -> DeltaTable | None:
-    """Return a table as delta-rs knows it, None when it is not there. Raises `TablesUnusable`."""
-    try:
-        return DeltaTable(location.delta_uri(name), storage_options=location.delta_options())
-    except TableNotFoundError:
-        return None
-    except (DeltaError, OSError) as error:
-        raise TablesUnusable(
-            f"the table {name} can't be read: {str(error)[:300]}; check PACKHORSE_TABLES_URL, and "
-            "the credentials when it is on S3"
-        ) from error
 
 
 def replace(

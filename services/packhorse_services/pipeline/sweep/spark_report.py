@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -68,10 +68,11 @@ def last_summary(location: Location, mark_id: str) -> MarkSummary | None:
     """
     table = f"marks/{mark_id}/summary"
     with translated("sweep"):
-        if not DeltaTable.is_deltatable(location.delta_uri(table), location.delta_options()):
+        held = delta.opened(location, table)
+        if held is None:
             return None
         newest = f'SELECT summary FROM {queries.RELATION} ORDER BY "at" DESC LIMIT 1'  # noqa: S608
-        found = list(queries.rows(delta.stored(location, table), newest))
+        found = list(queries.rows(held, newest))
     return _summary(json.loads(found[0]["summary"])) if found else None
 
 

@@ -11,12 +11,11 @@ from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.wire.messages import Status
 from packhorse_services.pipeline.history.bases import began, known_agents, serves
 from packhorse_services.pipeline.storage import schemas, tables
-from packhorse_services.pipeline.storage.delta import load
+from packhorse_services.pipeline.storage.delta import load, opened
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import as_they_are, written
 from packhorse_services.pipeline.storage.table_files import (
     files_of,
-    opened,
     replace,
     tried_again,
 )

@@ -12,9 +12,9 @@ from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.read import archived
 from packhorse_services.pipeline.storage import compaction, delta, tables
-from packhorse_services.pipeline.storage.delta import SILVER, is_decoded, load
+from packhorse_services.pipeline.storage.delta import SILVER, is_decoded, load, opened, stored
 from packhorse_services.pipeline.storage.location import Location
-from packhorse_services.pipeline.storage.table_files import files_of, opened
+from packhorse_services.pipeline.storage.table_files import files_of
 from packhorse_services.pipeline.upkeep import bodies, expiry
 from packhorse_services.pipeline.upkeep.expiry import (
     Needed,
@@ -56,16 +56,16 @@ def plan(
 ) -> RetentionPlan:
     """Return what a run keeps; `snapshots` None: also what no snapshot holds may go.
 
-    Raises `TaskRefused` for a retention below `LEAST_DAYS` or when there is no archive.
+    Raises `TaskRefused` for a retention below `LEAST_DAYS`, and `TablesUnusable` when there is no
+    archive.
     """
     if min(retention_days, LEAST_DAYS if measures_days is None else measures_days) < LEAST_DAYS:
         raise TaskRefused(f"a retention is at least {LEAST_DAYS} days; ask for more")
-    if opened(location, tables.PACKAGES) is None:
-        raise TaskRefused("there is no archive to keep up; run packhorse-pipeline archive first")
     today = (now or datetime.now(UTC)).date()
     begin = today - timedelta(days=retention_days)
     measures_from = None if measures_days is None else today - timedelta(days=measures_days)
     with translated("upkeep"):
+        stored(location, tables.PACKAGES)  # without it nobody knows which bodies may go
         held = None if snapshots is None else _held(spark, location, snapshots, begin)
         unread = first_unread(location)
     if held is not None and held.day >= begin:
