@@ -27,7 +27,6 @@ from packhorse_services.pipeline.history.packages import BronzeVersion, Packages
 from packhorse_services.pipeline.history.read import (
     PackageSelection,
     counted,
-    package_records,
     removed_by,
 )
 from packhorse_services.pipeline.history.target import HistoryTarget
@@ -122,14 +121,12 @@ _KEPT = 2
 class Expected:
     """Content that must be there; `notes` are for the report.
 
-    `events` are those that it follows from, `agents` gives the publisher agent of every offset.
-    `past` gives what the subscriptions imported, also before what the fold went on from; None: no
-    more.
+    `events` are those that it follows from. `past` gives what the subscriptions imported, also
+    before what the fold went on from; None: no more.
     """
 
     content: ContentHistory
     events: DataFrame
-    agents: Callable[[], DataFrame]
     notes: tuple[str, ...] = ()
     past: Callable[[], Packages] | None = None
 
@@ -140,8 +137,7 @@ class Expected:
 
     def events_of(self, agent: str) -> DataFrame:
         """Return the events of one subscription."""
-        own = self.agents().where(f.col("publisher_agent") == agent)
-        return self.events.join(own, "offset", "left_semi")
+        return self.events.where(f.col("publisher_agent") == agent)
 
 
 class Expectations:
@@ -198,15 +194,10 @@ class Expectations:
             before = min(begin.after, *(after for after, _ in packages.spans.values()))
             texts = Texts(packages, self._blobs_url, begin.base, base_offset=before)
             content = stack.enter_context(content_from(events, texts))
-            agents = partial(self._agents, case.situation.journal_id, version)
             past = self._past(subscriber, case, version, begin)
-            expected = Expected(content, events, agents, past=past)
+            expected = Expected(content, events, past=past)
             self._kept[case.key] = (expected, stack.pop_all())
             self.folds += 1
-
-    def _agents(self, journal_id: str, version: BronzeVersion) -> DataFrame:
-        records = package_records(self._spark, self._location, journal_id, version)
-        return records.select("offset", "publisher_agent")
 
     def _packages(
         self, subscriber: str, case: Case, version: BronzeVersion, begin: Beginning

@@ -5,6 +5,7 @@ An event of a write has no texts: what is decided needs paths and numbers alone.
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from itertools import chain
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -15,7 +16,7 @@ from packhorse.blobs.open import open_blobs
 from packhorse.content.node import ROOT
 from packhorse_services.pipeline.history.decoding import WRITE, PathEvent, events_of
 from packhorse_services.pipeline.history.fold import hash_of
-from packhorse_services.pipeline.history.packages import OffsetShare, Packages
+from packhorse_services.pipeline.history.packages import OffsetShare, Packages, agent_of
 from packhorse_services.pipeline.pieces import batches, scattered
 from packhorse_services.pipeline.storage import tables
 
@@ -30,13 +31,15 @@ EVENTS = t.StructType(
         t.StructField("position", t.IntegerType(), False),
         t.StructField("size", t.LongType(), False),
         t.StructField("hash", t.LongType(), False),
+        t.StructField("publisher_agent", t.StringType(), False),
     ]
 )
 """`kind` is write, clear, or unreadable: then `path` says why, and `fold` refuses to go on.
 
 A clear removes `path` and all below it, or of that only what is >= `range_from` and <
 `range_to` by bytes (empty: no bound). `position` orders the writes of one package; `size` is
-how many characters the node has, `hash` as `hash_of` has it.
+how many characters the node has, `hash` as `hash_of` has it. `publisher_agent` is whose package
+it was.
 """
 
 _BATCH_ROWS = 4_000
@@ -54,21 +57,23 @@ def package_events(spark: SparkSession, packages: Packages, within: str = ROOT) 
     """
 
     def decode(shares: Iterable[OffsetShare]) -> Iterator[pa.RecordBatch]:
-        rows = map(_row, _decoded(packages, shares, within))
-        yield from batches(rows, _ARROW, _BATCH_ROWS)
+        yield from batches(_rows(packages, shares, within), _ARROW, _BATCH_ROWS)
 
     return scattered(spark, packages.shares(), decode, EVENTS, most=_MOST_TASKS)
 
 
-def _decoded(packages: Packages, shares: Iterable[OffsetShare], within: str) -> Iterator[PathEvent]:
+def _rows(
+    packages: Packages, shares: Iterable[OffsetShare], within: str
+) -> Iterator[tuple[object, ...]]:
     with closing(open_blobs(packages.location.blobs_url(tables.BODIES))) as bodies:
-        for share in shares:
-            for package in packages.read(share):
-                yield from events_of(*package, bodies, within)
+        for package in chain.from_iterable(map(packages.read, shares)):
+            agent = agent_of(package.headers)
+            for event in events_of(*package, bodies, within):
+                yield _row(event, agent)
 
 
-def _row(event: PathEvent) -> tuple[object, ...]:
+def _row(event: PathEvent, agent: str) -> tuple[object, ...]:
     """Return it without its texts, which are freed at once."""
     texts = (event.type or "", event.properties or "", event.binaries or "")
     measured = (event.size, hash_of(event.path, *texts)) if event.kind == WRITE else (0, 0)
-    return (*event[:5], event.package_id, event.position, *measured)
+    return (*event[:5], event.package_id, event.position, *measured, agent)
