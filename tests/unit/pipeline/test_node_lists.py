@@ -39,7 +39,7 @@ from packhorse_services.pipeline.snapshot.changes import (
 )
 from packhorse_services.pipeline.snapshot.continuing import slots
 from packhorse_services.pipeline.snapshot.writing import runs
-from packhorse_services.pipeline.sweep.blob_scans import PARTS, StoredBodies
+from packhorse_services.pipeline.sweep.scans import PARTS, StoredBodies
 from packhorse_services.pipeline.sweep.work import FindingKind, Found
 from tests.harness.feed import page
 

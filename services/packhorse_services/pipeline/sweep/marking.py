@@ -13,21 +13,19 @@ from dataclasses import dataclass, replace
 from packhorse.messaging.api import Bounds
 from packhorse_services.pipeline.engine.databases import AUTHOR
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
-from packhorse_services.pipeline.sweep.blob_scans import (
+from packhorse_services.pipeline.sweep.report import MarkReport, MarkState, MarkSummary
+from packhorse_services.pipeline.sweep.scans import (
     PACKAGES,
     PARTS,
     BlobListing,
-    StoredBodies,
-    shard_groups,
-)
-from packhorse_services.pipeline.sweep.database_scans import (
+    LogScan,
     NodeScan,
     OutboxScan,
+    StoredBodies,
     block_ranges,
+    shard_groups,
     shared_snapshot,
 )
-from packhorse_services.pipeline.sweep.log_scan import LogScan
-from packhorse_services.pipeline.sweep.report import MarkReport, MarkState, MarkSummary
 from packhorse_services.pipeline.sweep.stores import Stores
 from packhorse_services.pipeline.sweep.work import evenly
 
