@@ -85,6 +85,11 @@ class QueryPlan:
     open_files: int | None = None
     """Files of a day in a table from which on they are merged on the way; None: never."""
 
+    def extent(self, batch: int) -> tuple[Places, Places]:
+        """Return where a planned batch begins and ends. Raises `CheckpointCorrupt`."""
+        start = self.checkpoint.end_of(batch - 1) if batch else self.starting
+        return start, self.checkpoint.end_of(batch)
+
 
 def stream(spark: SparkSession, origin: ArchivedJournal, found: QueryPlan) -> DataFrame:
     """Return the journal's records as a stream."""
@@ -143,24 +148,24 @@ def query(
 
     def write(batch: DataFrame, number: int) -> None:
         began = time.monotonic()
-        start = checkpoint.end_of(number - 1) if number else found.starting
-        end = checkpoint.end_of(number)
-        files = _files(batch, origin, writing, (start, end), checkpoint)
-        with opened(origin.url) as journal:
-            require_same(journal, found.identities)
-            lag = at.distance(end, at.ends(at.extent_of(journal, origin.names)))
+        extent = found.extent(number)
+        files = _files(batch, origin, writing, extent, checkpoint)
+        lag = _lag(origin, found.identities, extent[1])
         commit(checkpoint.location, checkpoint.mark(number), files, reached)
         if days is not None:
             days.added(files)
         records = sum(file.rows for file in files if file.table == tables.BRONZE)
         progress.passed(number, records, seconds=time.monotonic() - began, lag=lag)
 
-    return (
-        stream(spark, origin, found)
-        .writeStream.queryName(QUERY)
-        .option("checkpointLocation", checkpoint.path)
-        .foreachBatch(write)
-    )
+    writer = stream(spark, origin, found).writeStream.queryName(QUERY)
+    return writer.option("checkpointLocation", checkpoint.path).foreachBatch(write)
+
+
+def _lag(origin: ArchivedJournal, identities: Mapping[str, str], end: Places) -> int:
+    """Return how many offsets the journal has behind `end`. Raises as `require_same` does."""
+    with opened(origin.url) as journal:
+        require_same(journal, identities)
+        return at.distance(end, at.ends(at.extent_of(journal, origin.names)))
 
 
 _OVERFLOW = "long overflow"
