@@ -1,9 +1,12 @@
-"""What runs on the executors: rows of blobs, as batches of Arrow."""
+"""What runs on the executors: rows of pieces and of blobs, as batches of Arrow."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from packhorse.blobs.api import StoredBlob
 from packhorse_services.pipeline.pieces import batches
@@ -11,10 +14,21 @@ from packhorse_services.pipeline.sweep.comparing import FOUND_IN, REMOVALS
 from packhorse_services.pipeline.sweep.report import Remove
 from packhorse_services.pipeline.sweep.work import BlobScan
 
-ROWS = 5_000
-"""So many make a batch."""
+_ROWS = 5_000
 
 _Batches = Iterator[pa.RecordBatch]
+
+
+def making(
+    rows: Callable[[Any], Iterator[tuple[object, ...]]], schema: StructType
+) -> Callable[[Iterable[Any]], _Batches]:
+    """Return what makes rows with these columns of pieces; `rows` yields those of a piece."""
+    shape = to_arrow_schema(schema)
+
+    def run(pieces: Iterable[Any]) -> _Batches:
+        yield from batches(chain.from_iterable(map(rows, pieces)), shape, _ROWS)
+
+    return run
 
 
 def reading(name: str, scan: BlobScan) -> Callable[[_Batches], _Batches]:
@@ -26,7 +40,7 @@ def reading(name: str, scan: BlobScan) -> Callable[[_Batches], _Batches]:
             (name, found.kind.value, found.key, blob.key, blob.length, blob.modified_ms)
             for blob, found in scan.read(_blobs(given))
         )
-        yield from batches(rows, shape, ROWS)
+        yield from batches(rows, shape, _ROWS)
 
     return run
 
@@ -37,7 +51,7 @@ def removing(remove: Remove) -> Callable[[_Batches], _Batches]:
 
     def run(given: _Batches) -> _Batches:
         rows = ((done.key, done.length, done.removed) for done in remove(_blobs(given)))
-        yield from batches(rows, shape, ROWS)
+        yield from batches(rows, shape, _ROWS)
 
     return run
 

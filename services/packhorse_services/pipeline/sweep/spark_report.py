@@ -2,22 +2,20 @@
 
 import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from packhorse_services.pipeline.engine.databases import MOST_CONNECTIONS
 from packhorse_services.pipeline.engine.spark_errors import translated
-from packhorse_services.pipeline.pieces import batches, scattered, tasks
+from packhorse_services.pipeline.pieces import scattered, tasks
 from packhorse_services.pipeline.storage import delta, queries
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import as_they_are, written
@@ -37,7 +35,7 @@ from packhorse_services.pipeline.sweep.comparing import (
     unreadable,
     unused,
 )
-from packhorse_services.pipeline.sweep.on_executors import ROWS, reading, removing
+from packhorse_services.pipeline.sweep.on_executors import making, reading, removing
 from packhorse_services.pipeline.sweep.report import (
     BlobTotal,
     List,
@@ -49,8 +47,6 @@ from packhorse_services.pipeline.sweep.report import (
 from packhorse_services.pipeline.sweep.work import BlobScan, Scan
 
 _COLUMNS = {"blobs": BLOBS, "candidates": BLOBS, "doomed": BLOBS, "removals": REMOVALS}
-_Rows = Callable[[Any], Iterator[tuple[object, ...]]]
-"""Yields the rows of a piece."""
 _SUMMARY = pa.schema(
     [("state", pa.string()), ("summary", pa.string()), ("at", pa.timestamp("us", "UTC"))]
 )
@@ -126,7 +122,7 @@ class SparkReport:
 
         with translated(round_name):
             most = min(self._tasks, MOST_CONNECTIONS)
-            found = self._scattered(rows, pieces, FOUND, most)
+            found = scattered(self._spark, pieces, making(rows, FOUND), FOUND, most)
             found.write.mode("append").parquet(self._path(self._references(round_name)))
 
     def read_blobs(self, round_name: str, name: str, scan: BlobScan, pieces: Sequence[Any]) -> None:
@@ -208,22 +204,12 @@ class SparkReport:
             .agg(f.max("length").alias("length"), f.max("removed").alias("removed"))
         )
 
-    def _scattered(
-        self, rows: _Rows, pieces: Sequence[Any], schema: StructType, most: int | None = None
-    ) -> DataFrame:
-        shape = to_arrow_schema(schema)
-
-        def run(own: Iterable[Any]) -> Iterator[pa.RecordBatch]:
-            yield from batches(chain.from_iterable(map(rows, own)), shape, ROWS)
-
-        return scattered(self._spark, pieces, run, schema, most)
-
     def _listed(self, listing: List, pieces: Sequence[Any]) -> DataFrame:
         def rows(piece: Any) -> Iterator[tuple[object, ...]]:
             for blob in listing(piece):
                 yield blob.key, blob.length, blob.modified_ms
 
-        return self._scattered(rows, pieces, BLOBS)
+        return scattered(self._spark, pieces, making(rows, BLOBS), BLOBS)
 
     @property
     def _tasks(self) -> int:
