@@ -13,8 +13,8 @@ from packhorse.packages.compression import compress
 from packhorse.snapshots.snapshot import part_key
 from packhorse.wire.messages import Action
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
-from packhorse_services.pipeline.sweep.database_scans import NodeScan, OutboxScan
 from packhorse_services.pipeline.sweep.report import MarkState
+from packhorse_services.pipeline.sweep.scans import NodeScan, OutboxScan
 from tests.harness.noise import large_node
 from tests.harness.plain_report import PlainReport
 from tests.harness.postgres import Databases

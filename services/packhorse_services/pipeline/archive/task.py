@@ -155,9 +155,7 @@ class Archive:
 
     def _query(self, found: QueryPlan) -> DataStreamWriter:
         self.progress.expect(found.waiting)
-        writer = query(
-            *(self.spark, self.origin, found, self._decoder), self._reached, self.progress
-        )
+        writer = query(self.spark, self.origin, found, self._decoder, self._reached, self.progress)
         if self.choices.continuous:
             return writer.trigger(processingTime=f"{self.choices.interval_s} seconds")
         return writer.trigger(availableNow=True)

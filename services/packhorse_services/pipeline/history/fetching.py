@@ -100,7 +100,7 @@ class Texts:
                 blobs = stack.enter_context(closing(open_blobs(self.blobs_url)))
             nodes = self._nodes(places, bodies, blobs)
             yield from batches(
-                *(nodes, _ARROW, _BATCH_ROWS), size=_characters, most_size=_BATCH_CHARACTERS
+                nodes, _ARROW, _BATCH_ROWS, size=_characters, most_size=_BATCH_CHARACTERS
             )
 
     def _nodes(
