@@ -44,9 +44,10 @@ class Outage:
         self._logger.warning("%s: %s", self._failing, reason)
 
     def ended(self) -> None:
-        """Take note that it works; says so after a failure."""
+        """Take note that it works; says so after a failure of the last 5 minutes."""
+        now = self._clock.monotonic()
         with self._lock:
-            if self._began is None:
-                return
-            lasted_s, self._began = self._clock.monotonic() - self._began, None
-        self._logger.info("%s, after %.0f s", self._working, lasted_s)
+            began, self._began = self._began, None
+            if began is None or now - self._last > _LONGEST_S:
+                return  # it ended at some time since it was last heard of
+        self._logger.info("%s, after %.0f s", self._working, now - began)

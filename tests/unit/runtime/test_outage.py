@@ -37,3 +37,14 @@ def test_a_failure_long_after_is_another_fault(caplog: pytest.LogCaptureFixture)
         outage.failed("why")
         clock.advance(301)
     assert len(caplog.records) == 3
+
+
+def test_what_failed_long_ago_is_not_said_to_have_lasted(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    outage = Outage(logging.getLogger("x"), "nothing works", "all works again", clock)
+    with caplog.at_level(logging.INFO):
+        outage.failed("why")
+        clock.advance(36_000)
+        outage.ended()
+    assert not outage.lasts
+    assert caplog.messages == ["nothing works: why"]
