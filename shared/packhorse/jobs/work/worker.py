@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 _CLAIMING = "jobs can't be claimed or stored now", "jobs are claimed and stored again"
 _AGAIN_S = 0.2
-_MOST_FAILURES = 5
+_MOST_FAILURES = 6
 _MOST_ENDS = 200
 _PASSING = (psycopg.OperationalError, psycopg.InterfaceError)
 _LAYOUT_POLLS = 10
