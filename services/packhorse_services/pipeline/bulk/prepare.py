@@ -50,6 +50,7 @@ def prepare(
             stored = context.parallelize(parts, len(parts)).map(packing).collect()
         state = BulkState(location, export.bulk_id)
         state.note(part_table(stored, export.deep_path, snapshot))
+        check()  # what came meanwhile ends the run before a part goes out
 
 
 def _planned_parts(snapshot: AuthorSnapshot, export: Export) -> list[PlannedPart]:

@@ -87,8 +87,8 @@ class BulkState:
             if not self._exists(self._parts):
                 raise _unusable(error) from error
             raise TaskFailed(
-                "another run of the same --id has exported meanwhile; run it again to go on with "
-                "what that one has stored"
+                "another run of the same --id has exported meanwhile, or this one without hearing "
+                "so; run it again to go on with what is stored"
             ) from error
 
     def prepared(self) -> Prepared | None:
