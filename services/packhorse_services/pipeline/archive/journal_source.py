@@ -117,10 +117,6 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = _limited(begin, end, limit.max_rows)
         return at.as_document(end)
 
-    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return the journal's end."""
-        return at.as_document(at.ends(self._plan.extent()))
-
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Take the present end of the journal for this run's."""
         self._target = at.ends(self._plan.extent())

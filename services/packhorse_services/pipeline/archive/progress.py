@@ -54,9 +54,10 @@ class ArchiveProgress:
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, total=self._done.records + records)
 
-    def passed(self, batch: int, records: int, *, seconds: float, lag: int) -> None:
+    def passed(self, batch: int, records: int, *, seconds: float, lag: int | None) -> None:
         """Count a batch; one without records counts only for `lag`, the offsets behind it."""
-        PIPELINE_LAG_RECORDS.labels(QUERY).set(lag)
+        if lag is not None:
+            PIPELINE_LAG_RECORDS.labels(QUERY).set(lag)
         if records == 0:
             return
         PIPELINE_RECORDS.labels(QUERY).inc(records)

@@ -7,7 +7,7 @@ in one commit with the batch's transaction, bronze first.
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from packhorse.messaging.api import Journal, JournalUnavailable
 from packhorse.wire.topics import Topics
 from packhorse_services.pipeline.archive import places as at
 from packhorse_services.pipeline.archive.checkpoint import Checkpoint
@@ -150,8 +151,10 @@ def query(
         began = time.monotonic()
         extent = found.extent(number)
         files = _files(batch, origin, writing, extent, checkpoint)
-        lag = _lag(origin, found.identities, extent[1])
-        commit(checkpoint.location, checkpoint.mark(number), files, reached)
+        with opened(origin.url) as journal:
+            require_same(journal, found.identities)
+            commit(checkpoint.location, checkpoint.mark(number), files, reached)
+            lag = _lag(journal, origin.names, extent[1])
         if days is not None:
             days.added(files)
         records = sum(file.rows for file in files if file.table == tables.BRONZE)
@@ -161,11 +164,12 @@ def query(
     return writer.option("checkpointLocation", checkpoint.path).foreachBatch(write)
 
 
-def _lag(origin: ArchivedJournal, identities: Mapping[str, str], end: Places) -> int:
-    """Return how many offsets the journal has behind `end`. Raises as `require_same` does."""
-    with opened(origin.url) as journal:
-        require_same(journal, identities)
-        return at.distance(end, at.ends(at.extent_of(journal, origin.names)))
+def _lag(journal: Journal, names: Iterable[str], end: Places) -> int | None:
+    """Return how many offsets the journal has behind `end`; None when it can't say so now."""
+    try:
+        return at.distance(end, at.ends(at.extent_of(journal, names)))
+    except JournalUnavailable:  # the batch is stored
+        return None
 
 
 _OVERFLOW = "long overflow"

@@ -34,7 +34,6 @@ _DEFAULTS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024 * 1024),
     "spark.sql.parquet.columnarReaderBatchSize": "256",
     "spark.hadoop.parquet.block.size": str(32 * 1024 * 1024),
-    "spark.sql.streaming.metricsEnabled": "true",
     "spark.ui.showConsoleProgress": "false",
     # Else PySpark asks the JVM three things more with each expression, for the line of an error.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
