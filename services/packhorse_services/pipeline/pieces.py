@@ -1,6 +1,5 @@
 """Work that a session's tasks share: pieces of it to tasks, and the rows they yield to Arrow."""
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -17,10 +16,13 @@ R = TypeVar("R", bound=Sequence[Any])
 
 def cores(spark: SparkSession) -> int:
     """Return how many tasks the session works on at a time."""
-    local = re.fullmatch(r"local\[(\*|\d+)(?:,.*)?\]", spark.sparkContext.master or "")
+    local = re.fullmatch(r"local(?:\[(\*|\d+)(?:,.*)?\])?", spark.sparkContext.master or "")
     if local is None:
         return spark.sparkContext.defaultParallelism
-    return os.cpu_count() or 1 if local[1] == "*" else int(local[1])
+    if local[1] == "*":  # as the JVM counts them, which knows of a container's limit
+        machine: Any = spark._jvm
+        return int(machine.java.lang.Runtime.getRuntime().availableProcessors())
+    return int(local[1] or 1)
 
 
 def tasks(spark: SparkSession) -> int:

@@ -1,5 +1,7 @@
 """What Spark says becomes one line of the right kind."""
 
+from pathlib import Path
+
 import pytest
 from pyspark.errors import PySparkException
 
@@ -7,6 +9,9 @@ from packhorse.errors import PackhorseError
 from packhorse.messaging.api import TopicMissing
 from packhorse_services.pipeline import errors
 from packhorse_services.pipeline.engine.spark_errors import meaning, translated
+from packhorse_services.pipeline.storage.delta import opened, prepare
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.tables import PACKAGES
 
 WORKER = """An exception was thrown from the Python worker:
 Traceback (most recent call last):
@@ -91,6 +96,24 @@ def test_a_missing_file_s_advice_names_no_option_that_a_task_lacks(task: str) ->
     said = str(meaning("[FAILED_READ_FILE.FILE_NOT_EXIST] bronze/a.parquet", task))
     assert said.startswith(f"{task}: files of a table are gone; run it again")
     assert "--new-checkpoint" not in said
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        b'{"broken',
+        b'{"add": 1}',
+        b'{"commitInfo": {}}',
+        b'{"protocol": {"minReaderVersion": 99, "minWriterVersion": 99}}',
+    ],
+)
+def test_a_damaged_table_is_for_an_operator(tmp_path: Path, log: bytes) -> None:
+    location = Location.parse(tmp_path.as_uri())
+    prepare(location)
+    for file in (tmp_path / PACKAGES / "_delta_log").glob("*0.json"):
+        file.write_bytes(log)
+    with pytest.raises(errors.TablesUnusable, match="damaged, or another"), translated("upkeep"):
+        opened(location, PACKAGES)
 
 
 def test_the_edge_of_a_task() -> None:

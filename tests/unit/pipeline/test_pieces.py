@@ -36,7 +36,8 @@ def divided(master: str, count: int, most: int | None = None) -> tuple[list[int]
 
 
 @pytest.mark.parametrize(
-    ("master", "cores"), [("local[3]", 3), ("local[32, 4]", 32), ("spark://there:7077", 12)]
+    ("master", "cores"),
+    [("local", 1), ("local[3]", 3), ("local[32, 4]", 32), ("spark://there:7077", 12)],
 )
 def test_tasks_follow_from_the_cores_and_not_from_the_parallelism_of_a_local_session(
     master: str, cores: int

@@ -76,6 +76,7 @@ class Repository:
         """Return the paths of `suspected` (path, type, properties, binaries) that differ as JSON.
 
         The database compares them as it stores them: spacing and order of members don't count.
+        The tasks that ask it also make `suspected`, so they are as few for that.
         """
         own, placed = self.path_filter.own, self._placed()
 

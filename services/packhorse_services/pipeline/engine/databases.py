@@ -18,7 +18,7 @@ AUTHOR = "the author"
 """What the author's database is called where subscribers' have their names."""
 
 MOST_CONNECTIONS = 16
-"""So many tasks at most read one database at a time: each has a connection of its own there."""
+"""So many tasks of an audit or a mark read one database at a time, each over a connection."""
 
 AUTHOR_SETTING = "PACKHORSE_DATABASE_URL"
 JOURNAL_SETTING = "PACKHORSE_JOURNAL_URL"

@@ -79,6 +79,13 @@ _MEANINGS: tuple[_Meaning, ...] = (
         "version alone, and restore the files if it says the same",
     ),
     (
+        r"Kernel error: Json error|Unsupported minimum (?:reader|writer) version|"
+        r"No table (?:metadata|protocol)[\w ]* found in delta log|Expected contiguous commit files",
+        TablesUnusable,
+        "the log of a table is damaged, or another program's; restore the table, or use another "
+        "PACKHORSE_TABLES_URL",
+    ),
+    (
         r"DELTA_TABLE_NOT_FOUND|DELTA_PATH_DOES_NOT_EXIST|PATH_NOT_FOUND|DELTA_MISSING_DELTA_TABLE|"
         r"is not a Delta table",
         TablesUnusable,

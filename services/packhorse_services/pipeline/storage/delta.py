@@ -124,9 +124,8 @@ def stored(location: Location, table: str, version: int | None = None) -> deltal
     """Return the same. Raises `TablesUnusable` when it is not there, and as `opened` does."""
     found = opened(location, table, version)
     if found is None:
-        raise TablesUnusable(
-            f"there is no table {table} at {location.base}; run packhorse-pipeline archive first"
-        )
+        made = "; run packhorse-pipeline archive first" if table in tables.MEANINGS else ""
+        raise TablesUnusable(f"there is no table {table} at {location.base}{made}")
     return found
 
 
