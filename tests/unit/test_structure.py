@@ -24,7 +24,9 @@ SCHEMA_NAMES = {  # names, never fetched
     *("purl.org", "ns.adobe.com", "iptc.org"),
 }
 RESERVED_HOST = re.compile(r"(^|\.)(example|invalid|test|localhost|example\.(com|org|net))$")
-HELD = re.compile(r"\.(cursor|transaction|pipeline)\(|(bookkeeping|writing)\(")
+HELD = re.compile(
+    r"\.(cursor|transaction|pipeline)\(|with (.* )?(bookkeeping|writing|reading|within)\("
+)
 ANY_HOME = re.compile(r"(?<![\w.])/(work|root|home|Users)/")
 
 

@@ -6,7 +6,7 @@ from functools import partial
 
 from packhorse.blobs.api import BlobStore
 from packhorse.db.pool import Lender, Share, SharedPool, ask
-from packhorse.db.transactions import bookkeeping
+from packhorse.db.transactions import writing
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.declaring import Declared
 from packhorse.jobs.host import JobsHost, open_jobs
@@ -114,7 +114,7 @@ def _runs(
 
 def _show_success(pool: Lender) -> None:
     """Show what the database knows: the same on each replica, and after a restart."""
-    with pool.connection() as connection, bookkeeping(connection):
+    with writing(pool.connection) as connection:
         ended = ledger.last_success(connection)
     if ended is not None:
         CLEANUP_LAST_SUCCESS.set(ended)

@@ -10,7 +10,7 @@ from psycopg import Connection
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from packhorse.bookkeeping.audit_rows import write_act
-from packhorse.db.transactions import bookkeeping
+from packhorse.db.transactions import writing
 from packhorse.runtime import audit
 from packhorse.runtime.moments import Moment
 from packhorse.runtime.problems import documented
@@ -139,7 +139,7 @@ async def _with_bookkeeper(
     """Do something to the journal, and say in the same transaction who did."""
 
     def acting() -> Result:
-        with request.app.state.pool.connection() as connection, bookkeeping(connection):
+        with writing(request.app.state.pool.connection) as connection:
             if changes:
                 write_act(connection)
             return act(connection)

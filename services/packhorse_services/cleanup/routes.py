@@ -9,7 +9,7 @@ from psycopg import Connection
 from pydantic import BaseModel, Field
 
 from packhorse.bookkeeping.audit_rows import write_act
-from packhorse.db.transactions import bookkeeping
+from packhorse.db.transactions import writing
 from packhorse.runtime import audit
 from packhorse.runtime.auth import Principal, TokenScope, require
 from packhorse.runtime.problems import Problem, documented
@@ -98,7 +98,7 @@ async def start_cleanup_run(
 
 async def _ask(request: Request, question: Callable[[Connection], Result]) -> Result:
     def ask() -> Result:
-        with request.app.state.pool.connection() as connection, bookkeeping(connection):
+        with writing(request.app.state.pool.connection) as connection:
             return question(connection)
 
     return await asyncio.to_thread(ask)

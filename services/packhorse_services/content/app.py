@@ -19,6 +19,7 @@ from packhorse.content.queries import Pool, ask, lifespan
 from packhorse.db.blocking import in_blocking_code
 from packhorse.db.connect import async_pool
 from packhorse.db.prepare import prepare_database
+from packhorse.db.transactions import as_bookkeeper
 from packhorse.runtime import logs
 from packhorse.runtime.auth import Authenticator, authenticator_for
 from packhorse.runtime.configuration import loaded
@@ -105,6 +106,5 @@ async def _ask_for_acts(
     request: Request, question: Callable[[Connection], list[tuple[Any, ...]]]
 ) -> list[tuple[Any, ...]]:
     pool: Pool = request.app.state.content_pool
-    async with pool.connection() as conn:
-        await conn.execute("SET LOCAL ROLE packhorse_bookkeeper")
+    async with as_bookkeeper(pool) as conn:
         return await in_blocking_code(conn, question)

@@ -47,7 +47,7 @@ class StoreSession:
 
     @contextmanager
     def use(self) -> Iterator[Connection]:
-        """Lend the connection. Raises `StoreUnavailable` when the database is away or too slow.
+        """Lend the connection. Raises `StoreUnavailable` for the errors that the session was given.
 
         After an error no transaction is left open.
         """

@@ -10,7 +10,7 @@ import psycopg
 from fastapi.sse import ServerSentEvent
 from pydantic import BaseModel, Field
 
-from packhorse.db.transactions import Connect, bookkeeping
+from packhorse.db.transactions import Connect, writing
 from packhorse.jobs.events.position import EventPosition, EventRound
 from packhorse.jobs.events.reading import EventPage, StoredEvent, position_now, read_page
 from packhorse.jobs.names import matches
@@ -125,11 +125,11 @@ class JobEventHub(Streams):
             self._position = page.position
 
     def _now(self) -> EventPosition:
-        with self._connect() as connection, bookkeeping(connection):
+        with writing(self._connect) as connection:
             return position_now(connection)
 
     def _read(self, position: EventPosition) -> EventPage:
-        with self._connect() as connection, bookkeeping(connection):
+        with writing(self._connect) as connection:
             return read_page(connection, position, most=_PAGE)
 
 

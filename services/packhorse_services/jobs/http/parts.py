@@ -10,7 +10,7 @@ from psycopg import Connection
 
 from packhorse.bookkeeping.audit_rows import write_act
 from packhorse.db.pool import Lender
-from packhorse.db.transactions import bookkeeping
+from packhorse.db.transactions import writing
 from packhorse.jobs.jobs import Jobs
 from packhorse.topology.discovery import Discovery
 from packhorse_services.jobs.http.event_feed import JobEventHub
@@ -36,7 +36,7 @@ class JobsServices:
         return await asyncio.to_thread(self._ask, question, act)
 
     def _ask(self, question: Callable[[Connection], Result], act: bool) -> Result:
-        with self.pool.connection() as connection, bookkeeping(connection):
+        with writing(self.pool.connection) as connection:
             answer = question(connection)
             if act:
                 write_act(connection)

@@ -8,7 +8,7 @@ from psycopg import Connection
 
 from packhorse.bookkeeping import subscriber_rows
 from packhorse.db.pool import Lender
-from packhorse.db.transactions import bookkeeping
+from packhorse.db.transactions import writing
 from packhorse.messaging.api import Journal
 from packhorse.wire.topics import PACKAGE_RETENTION_MS
 from packhorse_services.publisher.commands import command_rows as commands
@@ -96,7 +96,7 @@ def _repeat(pool: Lender, forget: Callable[[Connection], int]) -> int:
     """
     total = 0
     for _ in range(_MOST_BATCHES):
-        with pool.connection() as connection, bookkeeping(connection):
+        with writing(pool.connection) as connection:
             removed = forget(connection)
         total += removed
         if removed < _BATCH:

@@ -10,7 +10,7 @@ from psycopg import Connection
 
 from packhorse.db.connect import connect
 from packhorse.db.pool import Lender
-from packhorse.db.transactions import bookkeeping
+from packhorse.db.transactions import writing
 from packhorse.messaging.api import Journal
 from packhorse.runtime.lifecycle import Component
 from packhorse.topology.own_cluster import OwnCluster
@@ -137,7 +137,7 @@ def next_epoch(pool: Lender, above: int = 0) -> int:
 
     The sequence is not set, for who takes an epoch at the same time would get the same one.
     """
-    with pool.connection() as connection, bookkeeping(connection):
+    with writing(pool.connection) as connection:
         row: Any = connection.execute(
             """
             SELECT max(nextval('bookkeeping.producer_epoch')) FROM generate_series(1, (

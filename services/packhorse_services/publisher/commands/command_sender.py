@@ -65,7 +65,7 @@ class CommandSender(Periodic):
 
     def _send_batch(self) -> int:
         with self._pool.connection() as connection:
-            act_as(connection, BOOKKEEPER)
+            act_as(connection, BOOKKEEPER)  # no `writing`, in which nothing may be committed
             waiting = command_rows.unsent(connection, self._agent, _BATCH)
             if not waiting:
                 return 0

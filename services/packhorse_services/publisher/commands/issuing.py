@@ -5,7 +5,7 @@ import uuid
 from urllib.parse import quote
 
 from packhorse.db.pool import Lender
-from packhorse.db.transactions import bookkeeping
+from packhorse.db.transactions import writing
 from packhorse.errors import Permanent
 from packhorse.messaging.api import Bounds, Journal
 from packhorse.wire.messages import (
@@ -130,7 +130,7 @@ class CommandIssuer:
         """Return the newest commands, newest first, or those that follow the id `behind`."""
 
         def read() -> list[StoredCommand]:
-            with self._pool.connection() as connection, bookkeeping(connection):
+            with writing(self._pool.connection) as connection:
                 return list(
                     command_rows.page(
                         connection,
@@ -158,14 +158,14 @@ class CommandIssuer:
         return identity, self._journal.bounds(self._package_topic)
 
     def _find(self, command_id: str) -> StoredCommand | None:
-        with self._pool.connection() as connection, bookkeeping(connection):
+        with writing(self._pool.connection) as connection:
             return command_rows.find(connection, self.agent, command_id)
 
     async def _issue(self, command: Command) -> StoredCommand:
         """Commit a command, and return its row once it is sent, or ISSUED when that takes long."""
 
         def write() -> None:
-            with self._pool.connection() as connection, bookkeeping(connection):
+            with writing(self._pool.connection) as connection:
                 command_rows.write(connection, command)
 
         await asyncio.to_thread(write)

@@ -15,7 +15,7 @@ from psycopg.types.json import Jsonb
 
 from packhorse.db.pool import Lender
 from packhorse.db.rows import now_ms
-from packhorse.db.transactions import bookkeeping
+from packhorse.db.transactions import writing
 from packhorse.errors import PackhorseError, Transient
 from packhorse.messaging.api import Journal, Outgoing, RecordTooLarge
 from packhorse.messaging.deduplicated import DeduplicatedLog, SequenceOvertaken
@@ -166,7 +166,7 @@ class DatabaseSnapshots:
     @contextmanager
     def _bookkeeping(self) -> Iterator[Connection]:
         try:
-            with self._pool.connection() as connection, bookkeeping(connection):
+            with writing(self._pool.connection) as connection:
                 yield connection
         except psycopg.Error as error:
             raise SnapshotsUnavailable(f"the author's database says: {error}") from error

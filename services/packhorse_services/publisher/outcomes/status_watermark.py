@@ -15,7 +15,7 @@ from psycopg_pool import PoolTimeout
 
 from packhorse.bookkeeping import subscriber_rows
 from packhorse.db.pool import Lender
-from packhorse.db.transactions import bookkeeping
+from packhorse.db.transactions import writing
 from packhorse.errors import PackhorseError
 from packhorse.messaging.api import Journal
 from packhorse.runtime.changes import ChangeSignal
@@ -130,7 +130,7 @@ class StatusWatermark(WorkerComponent):
 
     def _seed(self) -> None:
         """Take in whom the discovery topic may have forgotten."""
-        with self._pool.connection() as connection, bookkeeping(connection):
+        with writing(self._pool.connection) as connection:
             found = known_subscribers.load(connection, self._agent, FORGOTTEN_S)
         for one in found:
             self._subscribers.seed(one.message, one.seen_ms, one.age_ms)
@@ -196,7 +196,7 @@ class StatusWatermark(WorkerComponent):
         """Look how far another replica has come, when it is not this one that records."""
         if self._progress.here:
             return
-        with self._pool.connection() as connection, bookkeeping(connection):
+        with writing(self._pool.connection) as connection:
             cursor = read_cursor(connection, self._agent, self._topic)
         if cursor is not None:
             self._progress.look(cursor)
@@ -208,7 +208,7 @@ class StatusWatermark(WorkerComponent):
             before, at = self._counted
             if now < at + (_IDLE_S if version != before else _COUNT_S):
                 return
-        with self._pool.connection() as connection, bookkeeping(connection):
+        with writing(self._pool.connection) as connection:
             self._counts.renew(partial(outcome_rows.failed_counts, connection, self._agent))
             self._subscribers.leave_out(subscriber_rows.forgotten(connection, self._agent))
         self._counted = version, now

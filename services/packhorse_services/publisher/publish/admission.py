@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from packhorse.db.pool import Lender
-from packhorse.db.transactions import bookkeeping
+from packhorse.db.transactions import writing
 from packhorse.errors import PackhorseError, Transient
 from packhorse.wire.actions import is_probe
 from packhorse_services.publisher.outbox.request import Accepted, DistributionRequest, Pending
@@ -87,7 +87,7 @@ class Admission:
         return pending.future.result() if pending.future.done() else None
 
     def _look_up(self, pending: Pending) -> None:
-        with self._pool.connection() as connection, bookkeeping(connection):
+        with writing(self._pool.connection) as connection:
             repeated_requests.answer(connection, self._queues.agent, [pending], None, verified=True)
 
     def _reason(self, backlog: Backlog) -> str:

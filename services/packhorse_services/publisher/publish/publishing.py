@@ -15,7 +15,7 @@ from psycopg import Connection
 
 from packhorse.clock import Clock
 from packhorse.db.pool import Lender
-from packhorse.db.transactions import bookkeeping
+from packhorse.db.transactions import writing
 from packhorse.errors import Transient
 from packhorse.messaging.api import TopicMissing
 from packhorse.runtime.metrics import PUBLISHER_OUTBOX_ENTRIES, PUBLISHER_OUTBOX_OLDEST_SECONDS
@@ -60,7 +60,7 @@ def check_room(pool: Lender, patience: JournalPatience, delivery: JournalAppende
 
     Raises `psycopg.Error` when the author's database is away.
     """
-    with pool.connection() as connection, bookkeeping(connection):
+    with writing(pool.connection) as connection:
         waiting = append_state.unconfirmed(connection)
     if patience.is_over(waiting):
         delivery.check()

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import packhorse
 from packhorse.clock import Clock
-from packhorse.db.transactions import bookkeeping
+from packhorse.db.transactions import writing
 from packhorse.topology import announcement_store
 from packhorse.topology.announcement_store import AnnouncementReader, Peer
 from packhorse.topology.announcements import Announcement, Route
@@ -106,7 +106,7 @@ class Knowledge:
         if view is None:
             return None
         own = view.local_cluster
-        with self.pool.connection() as connection, bookkeeping(connection):
+        with writing(self.pool.connection) as connection:
             live = self._reader.read(connection)
         routes = without(self._chooser.routes(live.heard, own.id), own)
         content = Announcement("", own, routes).content()
