@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Self
@@ -121,8 +121,9 @@ class TransferProgress:
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-_UNHURRIED = Timeouts(statement_ms=600_000, lock_ms=60_000, idle_in_transaction_ms=0)
-"""A transaction of an export lasts as long as its binaries take."""
+_WRITING = Timeouts(statement_ms=600_000, lock_ms=60_000)
+_READING = replace(_WRITING, idle_in_transaction_ms=0)
+"""A transaction of an export lasts as long as its binaries take; it keeps nobody out."""
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")]
 ServerOption = Annotated[
@@ -230,7 +231,8 @@ def _tree(
     if writes:
         prepare_database(url, "packhorse-content")
     blobs = open_blobs(settings.blobs_url)
-    conn = connect(url, "packhorse-content", timeouts=_UNHURRIED, autocommit=True)
+    timeouts = _WRITING if writes else _READING
+    conn = connect(url, "packhorse-content", timeouts=timeouts, autocommit=True)
     try:
         yield LocalTree(conn, blobs)
     finally:

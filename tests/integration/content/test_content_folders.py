@@ -75,6 +75,24 @@ def test_again_is_nothing_and_a_change_is_one_file(author: Author, tmp_path: Pat
     }
 
 
+_LIMITED = """
+CREATE FUNCTION limited() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF current_setting('idle_in_transaction_session_timeout') = '0' THEN
+        RAISE 'a paused import would keep its locks';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER limited BEFORE INSERT OR UPDATE ON content.node
+    FOR EACH ROW EXECUTE FUNCTION limited();
+"""
+
+
+def test_a_paused_import_keeps_nobody_out(author: Author, tmp_path: Path) -> None:
+    with author.connection() as conn:
+        conn.execute(_LIMITED)
+    assert author.imported(some_content(tmp_path / "in", files=3), "/a")["files"] == 4
+
+
 def test_what_else_a_node_holds_stays(author: Author, tmp_path: Path) -> None:
     (tmp_path / "in" / "page").mkdir(parents=True)
     (tmp_path / "in" / "page" / "a.txt").write_text("new")
