@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from packhorse_services.cli.client import output
+from packhorse_services.cli.client.failures import CommandFailed
 
 _INSTALLED = Path(__file__).parent / "documents"
 """Where the wheel has them; a checkout has them at its root."""
@@ -46,13 +47,22 @@ def openapi(document: Which = None, folder: Folder = None) -> None:
     """Print the OpenAPI document of a service, or the AsyncAPI document of the events."""
     root = documents()
     if folder is not None:
-        for name in _FOLDERS:
-            shutil.copytree(root / name, folder / name, dirs_exist_ok=True)
+        _write_all(root, folder)
     if document is not None:
         sys.stdout.write((root / document.path).read_text())
     elif folder is None:
         for each in ApiDocument:
             output.line(each)
+
+
+def _write_all(root: Path, folder: Path) -> None:
+    try:
+        for name in _FOLDERS:
+            shutil.copytree(root / name, folder / name, dirs_exist_ok=True)
+    except shutil.Error as error:  # with a source, a target and a reason for each that failed
+        raise CommandFailed(f"{folder} can't be written: {error.args[0][0][2]}") from error
+    except OSError as error:
+        raise CommandFailed(f"{folder} can't be written: {error.strerror}") from error
 
 
 def documents() -> Path:

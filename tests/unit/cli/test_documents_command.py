@@ -34,6 +34,17 @@ def test_they_are_listed_and_written(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert run(["openapi", "unknown"]) == 2
 
 
+@pytest.mark.parametrize("taken", ["api", "api/openapi", "api/proto/packhorse"])
+def test_a_folder_that_cannot_be_written_is_reported_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], taken: str
+) -> None:
+    (tmp_path / taken).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / taken).write_text("a file, where a folder is to be")
+    assert run(["openapi", "--folder", str(tmp_path / "api")]) == 1
+    [reported] = capsys.readouterr().err.splitlines()
+    assert f"{tmp_path / 'api'} can't be written: " in reported
+
+
 def test_the_wheel_carries_them(tmp_path: Path) -> None:
     build = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
     made = subprocess.run(
