@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from urllib.parse import unquote
 
 import psycopg
 
@@ -13,7 +14,12 @@ from packhorse_services.cli.client import output
 from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.failures import CommandFailed, Exit
 
-_PASSWORD = re.compile(r"(?<=:)[^:@/]+(?=@)")
+# A password may hold "?" and "#"; only "/", or the query's first name, ends what can be one.
+_PASSWORD = re.compile(r"(://[^:/@?]*:)(?:[^/?]|\?(?![^/?&=]+=))*@")
+_OPTION = re.compile(r"(?<=[?&])([^=&\s]+)=[^&\s]*")
+_SECRET = re.compile(r"password|secret|key|token")
+_SECRET_SETTINGS = ("_TOKEN", "_KEY", "_SECRET", "_PASSWORD")
+_NAMES_OF_FILES = (".file", "_file", ".location")
 _SHOWN = 4
 _DATABASES = ("PACKHORSE_DATABASE_URL", "PACKHORSE_JOURNAL_URL")
 _OPEN = """
@@ -30,11 +36,11 @@ def check(connection: Connection) -> None:
         raise CommandFailed("; ".join(misspelt), Exit.USAGE)
     token = connection.token()
     output.line(f"data     {connection.directory.root}")
-    output.line(f"server   {connection.publisher_url()}")
+    output.line(f"server   {without_secrets(connection.publisher_url())}")
     output.line(f"token    {masked(token) if token else '(none)'}")
     settings = connection.directory.author_settings()
     for name, value in sorted(settings.items()):
-        shown = masked(value) if name.endswith("_TOKEN") else _PASSWORD.sub("***", value)
+        shown = masked(value) if name.endswith(_SECRET_SETTINGS) else without_secrets(value)
         output.line(f"{name}={shown}")
     for warning in warnings({**settings, **os.environ}):
         output.report(warning)
@@ -45,10 +51,17 @@ def check(connection: Connection) -> None:
 
 
 def warnings(settings: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each database of the settings that other logins of its server enter."""
+    """Yield a sentence for each database of the settings that other logins of its server enter.
+
+    Also for one that nobody can look at: its file can't be read, or it can't be reached.
+    """
     for name in _DATABASES:
         file = settings.get(f"{name}_FILE")
-        url = settings.get(name) or (Path(file).read_text().strip() if file else "")
+        try:
+            url = settings.get(name) or (Path(file).read_text().strip() if file else "")
+        except (OSError, UnicodeDecodeError) as error:
+            yield f"{name}_FILE: the file can't be read: {error}"
+            continue
         if url.startswith(("postgresql://", "postgres://")) and (found := _found(url)):
             yield f"{name}: {found}"
 
@@ -74,6 +87,22 @@ def _is_open_to_all(connection: psycopg.Connection) -> bool:
     """
     row = connection.execute(_OPEN).fetchone()
     return row is not None and bool(row[0])
+
+
+def without_secrets(value: str) -> str:
+    """Return a setting with "***" in place of the passwords and keys that its URLs hold.
+
+    Those are what follows a user's name, and options of the query that are named after a secret;
+    not the name of the file that holds one.
+    """
+    return _OPTION.sub(_shown_option, _PASSWORD.sub(r"\1***@", value))
+
+
+def _shown_option(option: re.Match[str]) -> str:
+    name = unquote(option[1]).lower()
+    if not _SECRET.search(name) or name.endswith(_NAMES_OF_FILES):
+        return option[0]
+    return f"{option[1]}=***"
 
 
 def masked(secret: str) -> str:

@@ -1,0 +1,53 @@
+"""What `packhorse config check` shows of secrets, and of files that can't be read."""
+
+from pathlib import Path
+
+import pytest
+
+from packhorse_services.cli.configuration import warnings, without_secrets
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("postgresql://u:secret@h/db", "postgresql://u:***@h/db"),
+        ("postgresql://u:p:w@h/db", "postgresql://u:***@h/db"),
+        ("postgresql://u:p@w@h/db", "postgresql://u:***@h/db"),
+        ("postgresql://u:p?w#x@h:5432/db?a=b", "postgresql://u:***@h:5432/db?a=b"),
+        ("postgresql://u:p%3Aw@h", "postgresql://u:***@h"),
+        ("postgresql://u@h:5432/db?password=s&a=b", "postgresql://u@h:5432/db?password=***&a=b"),
+        ("http://a:1,http://:secret@b:2", "http://a:1,http://:***@b:2"),
+        (
+            "kafka://h:9092?security.protocol=SASL_SSL&sasl.password=s@c:r=t",
+            "kafka://h:9092?security.protocol=SASL_SSL&sasl.password=***",
+        ),
+        ("kafka://h:1?sasl%2E%70assword=secret", "kafka://h:1?sasl%2E%70assword=***"),
+        ("kafka://h:1?ssl.key.pem=PEM&SSL.Token=t", "kafka://h:1?ssl.key.pem=***&SSL.Token=***"),
+    ],
+)
+def test_secrets_of_urls_are_masked(value: str, shown: str) -> None:
+    assert without_secrets(value) == shown
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "data/token.json",
+        "postgresql://u@h:5432/db?sslmode=require",
+        "kafka://h:9092,g:9092?sasl.username=a@b",
+        "kafka://h:1?sasl.password.file=/run/password&ssl.key.location=/run/key&token_file=/t",
+        "s3://bucket/prefix?endpoint=http://h:9000&allow_http=true",
+    ],
+)
+def test_what_is_no_secret_is_shown(value: str) -> None:
+    assert without_secrets(value) == value
+
+
+@pytest.mark.parametrize("content", [None, b"\xff"])
+def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "url"
+    if content is not None:
+        file.write_bytes(content)
+    [reported] = warnings({"PACKHORSE_DATABASE_URL_FILE": str(file)})
+    assert reported.startswith("PACKHORSE_DATABASE_URL_FILE: the file can't be read: ")
+    assert "\n" not in reported
