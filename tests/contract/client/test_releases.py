@@ -1,6 +1,7 @@
 """What both clients send for a release, and how they wait for one that is not sent."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -45,6 +46,16 @@ def test_a_release_is_planned_filled_moved_sent_and_cancelled(do: Do, service: S
         ("GET", None),
     ]
     assert {path for _, path, _ in asked[2:]} == {"/releases/spring"}
+
+
+@pytest.mark.parametrize("call", [("distribute", "/a"), ("create_release", "spring", "/a")])
+@pytest.mark.parametrize(("to", "targets"), [("sub1", ["sub1"]), (("a", "b"), ["a", "b"])])
+def test_targets_are_one_name_or_several(
+    do: Do, service: Service, call: tuple[str, ...], to: Any, targets: list[str]
+) -> None:
+    service.answers = [ACCEPTED]
+    do(*call, to=to)
+    assert [body["targets"] for _, _, _, body in service.requested] == [targets]
 
 
 def test_what_can_be_repeated_is_when_its_answer_is_lost(do: Do, service: Service) -> None:

@@ -57,8 +57,8 @@ def distribute(
         NotInTime: it is out, and not everywhere yet.
         Refused, Misused.
     """
-    targets = {"targets": [to] if isinstance(to, str) else list(to)} if to else {}
-    body = {"action": action, **paths_of(paths, deep), **given(at=moment_text(at)), **targets}
+    body = {"action": action, **paths_of(paths, deep), **given(at=moment_text(at))}
+    body |= targets_of(to)
     accepted = yield from request(body, key, awaited=wait is not None)
     if wait is None:
         return accepted
@@ -172,6 +172,11 @@ def moment_text(at: datetime | str | None) -> str | None:
     if at.tzinfo is None:
         raise Misused("a moment needs a time zone, such as datetime.now(UTC) has")
     return at.isoformat()
+
+
+def targets_of(to: Sequence[str]) -> dict[str, list[str]]:
+    """Return the subscribers that a package is for as a body has them; none for all."""
+    return {"targets": [to] if isinstance(to, str) else list(to)} if to else {}
 
 
 def paths_of(paths: Sequence[str], deep: Sequence[str]) -> dict[str, list[str]]:

@@ -4,7 +4,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from packhorse.client.calls.distributing import Action, checked_key, moment_text, paths_of
+from packhorse.client.calls.distributing import (
+    Action,
+    checked_key,
+    moment_text,
+    paths_of,
+    targets_of,
+)
 from packhorse.client.exchange import (
     Document,
     Operation,
@@ -36,7 +42,7 @@ def create_release(
     release has the name, `NoAnswer` when nobody knows whether it is there.
     """
     body = {"name": name, "action": action, **paths_of(paths, deep), **given(at=moment_text(at))}
-    body |= {"targets": list(to)} if to else {}
+    body |= targets_of(to)
     headers = {"Idempotency-Key": checked_key(key)}
     sent = Request("POST", "/releases", body=body, headers=headers, repeatable=True)
     return (yield from repeated_by_key(sent, "planned"))
