@@ -6,6 +6,7 @@ from typing import Annotated, cast
 import typer
 
 from packhorse.client.calls import distributing
+from packhorse.client.errors import NoAnswer
 from packhorse.client.exchange import Document
 from packhorse.runtime.command_options import with_options
 from packhorse_services.cli.client import output
@@ -19,6 +20,7 @@ from packhorse_services.cli.distribute.command import (
     To,
     await_distributed,
     checked_key,
+    unanswered,
 )
 
 release = typer.Typer(
@@ -49,15 +51,18 @@ def create(
     """Plan a release; without --at it waits until it is scheduled or sent."""
     shallow, below = _split(paths or [], deep=options.deep)
     with context.ensure_object(Connection).publisher() as publisher:
-        planned = publisher.create_release(
-            name,
-            *shallow,
-            deep=below,
-            action=cast(distributing.Action, options.action.value.upper()),
-            at=options.at,
-            to=options.to or (),
-            key=checked_key(options.key),
-        )
+        try:
+            planned = publisher.create_release(
+                name,
+                *shallow,
+                deep=below,
+                action=cast(distributing.Action, options.action.value.upper()),
+                at=options.at,
+                to=options.to or (),
+                key=checked_key(options.key),
+            )
+        except NoAnswer as error:
+            raise unanswered(error, "planned", "planned") from error
     _report(planned)
 
 

@@ -144,12 +144,19 @@ def requested(request: Request) -> Operation[Document]:
 
 
 def repeated_by_key(request: Request, what: str) -> Operation[Document]:
+    """Send a request as `answered_by_key` does, and return the document of its answer."""
+    answer = yield from answered_by_key(request, what)
+    document: Document = answer.document()
+    return document
+
+
+def answered_by_key(request: Request, what: str) -> Operation[Answer]:
     """Send a request with an idempotency key; `what` is what the key lets happen once only.
 
     Raises `NoAnswer` with the key, which a later call may take.
     """
     try:
-        return (yield from requested(request))
+        return (yield from answered_by(request))
     except NoAnswer as error:
         key = request.headers["Idempotency-Key"]
         text = f"{error}\nNobody knows whether it was {what}; with key={key!r} it is {what} once."

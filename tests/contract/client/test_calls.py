@@ -24,10 +24,23 @@ from tests.contract.client.conftest import Do
 from tests.harness.played_service import ACCEPTED, CUT, Answer, Service, fine, problem
 
 
-def test_its_own_key_is_kept_and_reported_when_nobody_answers(do: Do, service: Service) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("distribute", "/a"),
+        ("create_release", "spring"),
+        ("redistribute", "sub1", 7),
+        ("add_job", "images/scale"),
+        ("send_event", "images/scaled"),
+    ],
+    ids=lambda call: call[0],
+)
+def test_its_own_key_is_kept_and_reported_when_nobody_answers(
+    do: Do, service: Service, call: tuple[Any, ...]
+) -> None:
     service.answers = [CUT]
     with pytest.raises(NoAnswer, match="key='mine'") as failed:
-        do("distribute", "/a", key="mine", patience_s=0.0)
+        do(*call, key="mine", patience_s=0.0)
     assert failed.value.key == "mine"
     assert service.headers("Idempotency-Key") == ["mine"]
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from packhorse.client.errors import NoAnswer
 from packhorse_services.cli.app import run
 from packhorse_services.cli.client.connection import Connection
 from tests.harness.scripted_client import ScriptedClient
@@ -67,6 +68,19 @@ def test_one_entry_is_asked_for_by_itself_and_again(
     path = "/queues/sub1/errors/7/redistribute"
     assert publisher.posted == [(path, {}), (f"{path}?again=true", {})]
     assert capsys.readouterr().out == "new\nnew\n"
+
+
+@pytest.mark.parametrize(
+    "words", [["errors", "redistribute", "sub1", "7"], ["release", "create", "spring", "/a"]]
+)
+def test_the_key_is_reported_when_nobody_answers(
+    asks: Any, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    asks(ScriptedClient(lambda _: NoAnswer("nobody answers")))
+    assert run([*words, "--key", "mine"]) == 1
+    reported = capsys.readouterr().err
+    assert "Repeat the command with --key mine: then it is" in reported
+    assert "key='mine'" not in reported
 
 
 def test_entries_are_dismissed_and_subscribers_forgotten_once_that_is_confirmed(

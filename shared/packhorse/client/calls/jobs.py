@@ -10,6 +10,7 @@ from packhorse.client.exchange import (
     Operation,
     Pause,
     Request,
+    answered_by_key,
     deadline_in,
     done,
     gathered,
@@ -144,10 +145,15 @@ def resume_suspended(kind: str, name: str) -> Operation[Document]:
 def send_event(
     topic: str, properties: Mapping[str, Any] | None = None, *, key: str | None = None
 ) -> Operation[None]:
-    """Send an event to the handlers of every instance, and to who follows the events."""
+    """Send an event to the handlers of every instance, and to who follows the events.
+
+    Every try has the same idempotency key. Raises `NoAnswer` with it when nobody knows whether the
+    event was sent.
+    """
     body = {"topic": topic, **given(properties=properties)}
     headers = {"Idempotency-Key": checked_key(key)}
-    yield from done(Request("POST", "/events", "jobs", body=body, headers=headers, repeatable=True))
+    sent = Request("POST", "/events", "jobs", body=body, headers=headers, repeatable=True)
+    yield from answered_by_key(sent, "sent")
 
 
 def _post(path: str) -> Request:

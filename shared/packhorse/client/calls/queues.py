@@ -14,6 +14,7 @@ from packhorse.client.exchange import (
     done,
     gathered,
     given,
+    repeated_by_key,
     requested,
     segment,
     with_query,
@@ -102,14 +103,14 @@ def redistribute(
 ) -> Operation[Document]:
     """Distribute the paths of a package that was given up again, to all; return what was accepted.
 
-    Each is distributed again once, unless `again`. Raises `Conflict` the second time.
+    Each is distributed again once, unless `again`. Raises `Conflict` the second time, `NoAnswer`
+    with the key when nobody knows whether it was accepted.
     """
     path = f"/queues/{segment(subscriber)}/errors/{offset}/redistribute"
     headers = {"Idempotency-Key": checked_key(key)}
     asked_path = with_query(path, again="true" if again else None)
-    return (
-        yield from requested(Request("POST", asked_path, body={}, headers=headers, repeatable=True))
-    )
+    sent = Request("POST", asked_path, body={}, headers=headers, repeatable=True)
+    return (yield from repeated_by_key(sent, "distributed"))
 
 
 def redistribute_all(
