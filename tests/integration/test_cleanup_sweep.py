@@ -12,7 +12,13 @@ from packhorse.blobs.api import binary_key
 from packhorse.messaging.api import Bounds
 from packhorse.snapshots.snapshot import part_key
 from packhorse_services.cleanup import ledger
-from packhorse_services.cleanup.report import CleanupRun, ReasonTotal, RemovalReason, RunState
+from packhorse_services.cleanup.report import (
+    CleanupRun,
+    ReasonTotal,
+    RemovalReason,
+    RunState,
+    as_lines,
+)
 from packhorse_services.cleanup.sweep import JournalChanged
 from tests.harness.cleanup import DAY_S, Altered, Stage, staged
 
@@ -54,7 +60,7 @@ def test_the_report_says_what_was_removed_and_why(stage: Stage) -> None:
     stage.forget_log()
     stage.let_pass()
     run = stage.run()
-    [first, second] = ledger.removals(stage.database, run.id, "", 10)
+    [first, second] = ledger.removals(stage.database, run.id, "", None)
     by_id = {removal.candidate.package_id: removal for removal in (first, second)}
     assert by_id[forgotten].candidate.reason is RemovalReason.FORGOTTEN
     assert by_id[forgotten].candidate.log_offset == 0
@@ -62,6 +68,9 @@ def test_the_report_says_what_was_removed_and_why(stage: Stage) -> None:
     assert by_id[orphan].candidate.log_offset is None
     assert by_id[orphan].candidate.length == len(orphan)
     assert all(removal.removed_at for removal in by_id.values())
+    page = ledger.removals(stage.database, run.id, "", 1)
+    assert "  and 1 more: --json shows all of them" in as_lines(run, page)
+    assert "more" not in "".join(as_lines(run, [first, second]))
 
 
 def test_a_dry_run_says_the_same_and_removes_nothing(stage: Stage) -> None:

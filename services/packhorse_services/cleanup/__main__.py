@@ -24,7 +24,7 @@ from packhorse.runtime.startup import plain_refusals, typed
 from packhorse.topology.own_cluster import InstanceProperties, join
 from packhorse_services.cleanup import ledger
 from packhorse_services.cleanup.app import LEADER_TASK, cleanup_service, sweep_of
-from packhorse_services.cleanup.report import CleanupRun, RemovedBlob, with_removals
+from packhorse_services.cleanup.report import as_lines, with_removals
 from packhorse_services.cleanup.runner import run_by_hand
 from packhorse_services.cleanup.schedule import adopt
 from packhorse_services.cleanup.settings import Settings
@@ -73,12 +73,13 @@ def run(
     with _backends(settings) as (journal, blobs):
         done = run_by_hand(url, sweep_of(settings, journal, blobs), dry_run=dry_run)
     with connect(url, "cleanup-report") as connection:
-        removals = ledger.removals(connection, done.id, "", _SHOWN)
+        removals = ledger.removals(connection, done.id, "", None if as_json else _SHOWN)
     if as_json:
         shown = with_removals(done, removals)
         typer.echo(shown.model_dump_json(by_alias=True, exclude_unset=True, indent=2))
     else:
-        _print(done, removals)
+        for line in as_lines(done, removals):
+            typer.echo(line)
 
 
 def _begin(settings: Settings, sweep: Sweep, journal: Journal) -> None:
@@ -92,18 +93,6 @@ def _begin(settings: Settings, sweep: Sweep, journal: Journal) -> None:
             sweep.require_published(connection, journal.identity(settings.topics.package))
         except ForeignLog as error:
             logger.warning("nothing will be removed: %s", error)
-
-
-def _print(run: CleanupRun, removals: list[RemovedBlob]) -> None:
-    verb = "would remove" if run.dry_run else "removed"
-    typer.echo(f"run {run.id}: the log holds offsets {run.oldest_offset} to {run.next_offset}")
-    for removal in removals:
-        gone = removal.candidate
-        where = "" if gone.log_offset is None else f", offset {gone.log_offset}"
-        typer.echo(f"  {verb} {gone.key} ({gone.reason}, {gone.length} bytes{where})")
-    for reason, total in run.totals.items():
-        typer.echo(f"{verb} {total.count} of {total.bytes} bytes: {reason}")
-    typer.echo(f"kept: {', '.join(f'{count} {why}' for why, count in run.kept.items())}")
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """What a cleanup run did, and why: for people, for HTTP, for the log."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -108,3 +108,19 @@ def with_removals(run: CleanupRun, removals: Sequence[RemovedBlob]) -> RunWithRe
         for one in removals
     ]
     return RunWithRemovals(**run.model_dump(exclude_unset=True), removals=shown)
+
+
+def as_lines(run: CleanupRun, removals: Sequence[RemovedBlob]) -> Iterator[str]:
+    """Yield a run as a terminal shows it, with its first removals and how many more there are."""
+    verb = "would remove" if run.dry_run else "removed"
+    yield f"run {run.id}: the log holds offsets {run.oldest_offset} to {run.next_offset}"
+    for removal in removals:
+        gone = removal.candidate
+        where = "" if gone.log_offset is None else f", offset {gone.log_offset}"
+        yield f"  {verb} {gone.key} ({gone.reason}, {gone.length} bytes{where})"
+    more = sum(total.count for total in run.totals.values()) - len(removals)
+    if more > 0:
+        yield f"  and {more} more: --json shows all of them"
+    for reason, total in run.totals.items():
+        yield f"{verb} {total.count} of {total.bytes} bytes: {reason}"
+    yield f"kept: {', '.join(f'{count} {why}' for why, count in run.kept.items())}"
