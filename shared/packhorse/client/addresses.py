@@ -48,7 +48,8 @@ class Addresses:
             raise Misused(f"{given}, and {error}") from error
         url = getattr(running, service, None)
         if url is None:
-            raise Misused(f"{given}, and the stack on {self.stack.root} has no {service} service")
+            has = _instead_of(service, running)
+            raise Misused(f"{given}, and the stack on {self.stack.root} has {has}")
         return str(url)
 
     def require(self, service: ServiceName) -> None:
@@ -63,6 +64,14 @@ class Addresses:
 
     def _token_of_stack(self, service: ServiceName) -> str | None:
         return None if self.stack is None else stack_token(self.stack, self.urls.get(service))
+
+
+def _instead_of(service: ServiceName, running: RunningStack) -> str:
+    """Return what a stack has where no URL is the service's alone."""
+    if service != "subscriber" or not running.subscribers:
+        return f"no {service} service"
+    known = ", ".join(f"{name} at {url}" for name, url in running.subscribers.items())
+    return f"the subscribers {known}: name the URL of the one that is meant"
 
 
 def named(url: str | None, others: Mapping[str, str | None]) -> dict[ServiceName, str | None]:
