@@ -12,6 +12,7 @@ from packhorse.client.errors import (
     Unavailable,
 )
 from packhorse.client.exchange import Request
+from packhorse_services.cli.app import run
 from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.distribute import command
 from tests.harness.scripted_client import ScriptedClient
@@ -126,3 +127,22 @@ def test_an_empty_key_is_refused(key: str) -> None:
         command.request(publisher, {}, key)
     assert failed.value.code is Exit.USAGE
     assert publisher.requests == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("/a",),
+        ("--at", "2999-01-01T00:00:00Z"),
+        ("--dry-run",),
+        ("--key", "k"),
+        ("--to", "sub1"),
+        ("--wait",),
+    ],
+)
+def test_what_a_file_of_requests_goes_without_is_named(
+    options: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["distribute", "--from-file", "f", "--producer", "p", *options]) == 2
+    named = "paths" if options[0] == "/a" else options[0]
+    assert named in capsys.readouterr().err.partition("without")[2]

@@ -19,7 +19,10 @@ from packhorse_services.cli.distribute import replay_file
 from packhorse_services.cli.distribute.replay_file import BadLine, ReplayLine
 from packhorse_services.cli.distribute.replay_news import News, Tally
 
-USAGE = "--from-file FILE and --producer NAME go together, and without paths, --key and --wait"
+USAGE = (
+    "--from-file FILE and --producer NAME go together, and without paths, "
+    "--at, --dry-run, --key, --to and --wait"
+)
 PATIENCE_S = 300.0
 """How long a line is tried again before the replay gives up; another replay goes on there."""
 
