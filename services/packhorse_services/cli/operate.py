@@ -133,12 +133,12 @@ def _control(context: typer.Context, name: str, action: Control, timeout: float 
 def _report(publisher: Client, command: Mapping[str, Any], timeout: float | None) -> None:
     """Print the command's id, and wait for its end when that is asked for."""
     output.line(command["command_id"])
-    if timeout is not None:
-        publisher.command_ended(command["command_id"], timeout)
     output.report(
         f"{command['subscriber']} is asked to {command['kind'].lower()} its subscription of agent "
         f"{command['agent']}, and no other"
     )
+    if timeout is not None:
+        publisher.command_ended(command["command_id"], timeout)
 
 
 def _set(context: typer.Context, kind: str, name: str, action: str) -> None:
