@@ -67,9 +67,9 @@ class CompareOptions:
 def compare(context: typer.Context, *, path: Top, options: CompareOptions) -> None:
     """Print what differs at and below a path: missing, extra or different at the subscriber.
 
-    Waits for what the subscriber has still to import. Ends with 0 when nothing differs or all is
-    mended, with 1 when something does, with 124 when packages are still under way or what differs
-    has changed meanwhile.
+    Waits for the first 1,000 packages that are in the subscriber's queue. Ends with 0 when nothing
+    differs or all is mended, with 1 when something does, with 124 when packages are still under way
+    or what differs has changed meanwhile.
     """
     if options.mend and options.other is not None:
         raise CommandFailed("--mend distributes what the author has: leave out --with", Exit.USAGE)

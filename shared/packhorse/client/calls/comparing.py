@@ -52,9 +52,9 @@ def compare(
     `other` subscriber. Paths are the author's; a node that the subscriber has elsewhere has an
     `own_path` too, and comes behind those that have none. A `kind` is `missing`, `extra` or
     `different` there. What a package in their queues is about, or changes meanwhile, is only
-    counted, as `under_way`; with `wait` what is in the queues at first is waited for, up to so many
-    seconds. `packages` are those in the queue at the end, None when that is not known, `state` is
-    the queue's, `nodes` were compared with.
+    counted, as `under_way`; with `wait` the first 1,000 packages of each queue are waited for, up
+    to so many seconds. `packages` are those in the queue at the end, None when that is not known,
+    `state` is the queue's, `nodes` were compared with.
 
     Goes on until it has `limit` differences; `next` is then the `after` to go on with.
     """
@@ -154,7 +154,7 @@ def _path_at_fault(error: Refused, paths: Sequence[str]) -> str | None:
 
 
 def _caught_up(names: Iterable[str], seconds: float) -> Operation[None]:
-    """Return when subscribers have done what is in their queues now, or after some seconds."""
+    """Return when subscribers have done the first 1,000 of their queues, or after some seconds."""
     deadline = yield from deadline_in(seconds)
     for name in names:
         queue = yield from queues.queue(name, limit=_QUEUE)
