@@ -22,6 +22,8 @@ ServiceName = Literal[
 AWAY = frozenset({502, 503, 504})
 """Statuses of a service that may be there again soon, or of what stands before it."""
 FULL = 429
+KEY_IN_PROGRESS = "key-in-progress"
+"""The kind of a refusal: an earlier try with the same key has not ended, whose answer it gets."""
 TOO_SLOW = 408
 """The body came too slowly."""
 

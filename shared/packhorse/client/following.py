@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from packhorse.client.errors import ClientError, Misused, NoAnswer, Refused
-from packhorse.client.exchange import Document, Request, ServiceName
+from packhorse.client.exchange import FULL, Document, Request, ServiceName
 from packhorse.runtime.outage import Outage
 
 logger = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class Following:
 def _is_passing(error: ClientError) -> bool:
     """Return whether the same request may be taken later; a proxy says nothing of when."""
     if isinstance(error, Refused):
-        return error.status == 429 or error.status >= 500
+        return error.status == FULL or error.status >= 500
     return isinstance(error, NoAnswer)
 
 

@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from packhorse.client.errors import ClientError, NoAnswer, NotReached, Refused, Unavailable
-from packhorse.client.exchange import FULL, Answer, Effect, Operation, Pause, Request, T
+from packhorse.client.exchange import (
+    FULL,
+    KEY_IN_PROGRESS,
+    Answer,
+    Effect,
+    Operation,
+    Pause,
+    Request,
+    T,
+)
 from packhorse.runtime.outage import Outage
 
 logger = logging.getLogger(__name__)
@@ -17,8 +26,6 @@ FOREVER = math.inf
 _FIRST_S = 0.1
 _LONGEST_S = 10.0
 _QUIET_S = 5.0
-_UNDER_WAY = "key-in-progress"
-"""An earlier try with the same key has not ended: its answer will be the same."""
 
 
 def _nobody(_: ClientError) -> None:
@@ -107,7 +114,7 @@ def _is_sent_again(request: Request, error: ClientError) -> bool:
     if isinstance(error, NotReached):
         return True
     if isinstance(error, Refused):
-        if error.kind == _UNDER_WAY:
+        if error.kind == KEY_IN_PROGRESS:
             return True
         if error.status not in request.again:
             return False

@@ -8,6 +8,8 @@ from packhorse.client.calls.distributing import Action
 from packhorse.client.errors import Conflict, Misused, Refused
 from packhorse.client.exchange import (
     AWAY,
+    FULL,
+    KEY_IN_PROGRESS,
     Answer,
     Document,
     Operation,
@@ -18,9 +20,7 @@ from packhorse.client.exchange import (
 from packhorse.client.problems import Words, refused_outcome
 
 NOTHING_SENT = -1
-_AGAIN = AWAY | {429}
 _PASSED = "sequence-passed"
-_UNDER_WAY = "key-in-progress"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 T = TypeVar("T")
@@ -138,7 +138,7 @@ def last_sequence(name: str) -> Operation[int]:
 
 def is_transient(error: Refused) -> bool:
     """Return whether the same request may be taken later."""
-    return error.status in _AGAIN or error.kind == _UNDER_WAY
+    return error.status in AWAY | {FULL} or error.kind == KEY_IN_PROGRESS
 
 
 def _last(document: Mapping[str, Any]) -> int:
