@@ -82,10 +82,11 @@ class Configured:
     ) -> None:
         """Connect to nothing yet.
 
-        `url` is the publisher's; `content`, `subscriber` (one that is compared), `jobs` and
-        `topology` are the others'. What is not given is taken from PACKHORSE_SERVER,
-        PACKHORSE_CONTENT_SERVER, …, and PACKHORSE_TOKEN or PACKHORSE_TOKEN_FILE, else from the
-        stack that runs on the folder `data` (PACKHORSE_DATA).
+        `url` is the publisher's; `content`, `subscriber` (one that is compared), `jobs`,
+        `topology`, `pipeline`, `console` and `cleanup` are the others'. What is not given is taken
+        from PACKHORSE_SERVER, PACKHORSE_CONTENT_SERVER, …, of the pipeline PACKHORSE_PIPELINE_URL,
+        and PACKHORSE_TOKEN or PACKHORSE_TOKEN_FILE, else from the stack that runs on the folder
+        `data` (PACKHORSE_DATA).
         `timeout` is how long one answer may take, in seconds.
 
         Raises `Misused` for what is no URL or no token.
