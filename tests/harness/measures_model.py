@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from tests.harness.silver_rows import HOUR, START
+from tests.harness.silver_rows import HOUR
 
 Rows = Sequence[dict[str, Any]]
 Key = tuple[str, str, int]
@@ -179,8 +179,3 @@ def percentile(values: list[int], share: float) -> int | None:
     low = int(place)
     high = min(low + 1, len(values) - 1)
     return int(values[low] + (values[high] - values[low]) * (place - low) + 0.5)
-
-
-def hours_from_start(number: int) -> int:
-    """Return the milliseconds since 1970 of an hour counted from `START`."""
-    return START + number * HOUR

@@ -79,10 +79,6 @@ class EventualStore:
         pairs = itertools.permutations(sides, 2)
         self._cut = {(one, other) for left, right in pairs for one in left for other in right}
 
-    def cut_way(self, writer: str, reader: str) -> None:
-        """Let nothing of `writer` arrive at `reader`; the other direction is left alone."""
-        self._cut.add((writer, reader))
-
     def heal(self) -> None:
         """End all cuts and delays; what was held back arrives."""
         self._cut.clear()
