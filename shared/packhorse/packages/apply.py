@@ -12,6 +12,7 @@ from psycopg import Connection
 
 from packhorse.blobs.api import BlobStore
 from packhorse.content import tree
+from packhorse.content.batches import batches
 from packhorse.content.node import ROOT, Node, is_within, parent_of
 from packhorse.content.parts import SubtreePart
 from packhorse.packages.effects import (
@@ -127,21 +128,13 @@ def _is_small(package: PackageMessage) -> bool:
 
 def _payloads(package_id: str, paths: Iterable[str]) -> Iterator[str]:
     """Yield notifications that together name all paths, each below Postgres' 8,000 bytes."""
-    batch: list[str] = []
-    size = 0
-    for path in paths:
-        length = len(json.dumps(path, ensure_ascii=False).encode()) + 2
-        if batch and size + length > _NOTIFY_PATH_BYTES:
-            yield _payload(package_id, batch)
-            batch, size = [], 0
-        batch.append(path)
-        size += length
-    if batch:
-        yield _payload(package_id, batch)
+    most = _NOTIFY_PATH_BYTES  # also of their number, since each has several bytes
+    for batch in batches(paths, _notified_bytes, most=most, most_size=most):
+        yield json.dumps({"package_id": package_id[:120], "paths": batch}, ensure_ascii=False)
 
 
-def _payload(package_id: str, paths: list[str]) -> str:
-    return json.dumps({"package_id": package_id[:120], "paths": paths}, ensure_ascii=False)
+def _notified_bytes(path: str) -> int:
+    return len(json.dumps(path, ensure_ascii=False).encode()) + 2
 
 
 # In the library with `apply`, which is made of it.
