@@ -10,14 +10,13 @@ from psycopg import Connection
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from packhorse.bookkeeping.audit_rows import write_act
-from packhorse.db.transactions import writing
 from packhorse.runtime import audit
 from packhorse.runtime.moments import Moment
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictBody, StrictRoute
 from packhorse_services.cleanup.keeping import Discarded, KeptTopic
 from packhorse_services.cleanup.records import JournalRecords
-from packhorse_services.cleanup.routes import Admin
+from packhorse_services.cleanup.routes import Admin, in_transaction
 
 Topic = Literal["package", "status", "discovery", "command", "event"]
 LeaveBehind = Annotated[
@@ -138,10 +137,9 @@ async def _with_bookkeeper(
 ) -> Result:
     """Do something to the journal, and say in the same transaction who did."""
 
-    def acting() -> Result:
-        with writing(request.app.state.pool.connection) as connection:
-            if changes:
-                write_act(connection)
-            return act(connection)
+    def acting(connection: Connection) -> Result:
+        if changes:
+            write_act(connection)
+        return act(connection)
 
-    return await asyncio.to_thread(acting)
+    return await in_transaction(request, acting)

@@ -150,9 +150,7 @@ def recent(connection: Connection, limit: int) -> list[CleanupRun]:
     return _select(connection, _SELECT + "ORDER BY id DESC LIMIT %s", limit)
 
 
-def removals(
-    connection: Connection, run: int, after: str, limit: int | None
-) -> list[RemovedBlob]:
+def removals(connection: Connection, run: int, after: str, limit: int | None) -> list[RemovedBlob]:
     """Return a page of a run's removals, by key, from behind the key `after`; None is no limit."""
     rows = connection.execute(
         "SELECT key, reason, length, log_offset, removed_at FROM bookkeeping.cleanup_removal "

@@ -5,7 +5,7 @@ one of them removes nothing (R28).
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 from psycopg import Connection
@@ -43,7 +43,8 @@ class Orphans:
         now_ms = self._blobs.now_ms()
         found: list[Candidate] = []
         young = 0
-        for page in _pages(self._blobs.list(PREFIX)):
+        blobs = self._blobs.list(PREFIX)
+        while page := list(itertools.islice(blobs, _PAGE)):
             with lock.transaction() as connection:
                 known = stored_packages.known(connection, [blob.key for blob in page])
                 orphans = [blob for blob in page if blob.key not in known]
@@ -82,8 +83,3 @@ def _remember(connection: Connection, run: int, orphans: Sequence[StoredBlob]) -
         "ON CONFLICT (key) DO UPDATE SET run = excluded.run",
         ([blob.key for blob in orphans], run),
     )
-
-
-def _pages(blobs: Iterator[StoredBlob]) -> Iterator[list[StoredBlob]]:
-    while page := list(itertools.islice(blobs, _PAGE)):
-        yield page

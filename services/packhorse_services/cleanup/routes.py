@@ -51,7 +51,7 @@ async def list_cleanup_runs(
     request: Request, _: Admin, limit: Annotated[int, Query(ge=1, le=200)] = 20
 ) -> list[CleanupRun]:
     """Return the last runs, the newest first."""
-    return await _ask(request, lambda connection: ledger.recent(connection, limit))
+    return await in_transaction(request, lambda connection: ledger.recent(connection, limit))
 
 
 @router.get(
@@ -72,7 +72,7 @@ async def get_cleanup_run(
         page = ledger.removals(connection, run_id, after, limit)
         return ledger.find(connection, run_id), page
 
-    run, removals = await _ask(request, find)
+    run, removals = await in_transaction(request, find)
     if run is None:
         raise Problem(404, detail=f"there is no cleanup run {run_id}; the oldest are forgotten")
     return with_removals(run, removals)
@@ -91,14 +91,16 @@ async def start_cleanup_run(
         write_act(connection)
         return run
 
-    run_id = await _ask(request, ask_for_it)
+    run_id = await in_transaction(request, ask_for_it)
     response.headers["Location"] = f"/cleanup/runs/{run_id}"
     return RequestedRun(id=run_id)
 
 
-async def _ask(request: Request, question: Callable[[Connection], Result]) -> Result:
-    def ask() -> Result:
-        with writing(request.app.state.pool.connection) as connection:
-            return question(connection)
+async def in_transaction(request: Request, act: Callable[[Connection], Result]) -> Result:
+    """Do something in a transaction of the service's database, in a thread."""
 
-    return await asyncio.to_thread(ask)
+    def acting() -> Result:
+        with writing(request.app.state.pool.connection) as connection:
+            return act(connection)
+
+    return await asyncio.to_thread(acting)
