@@ -65,7 +65,9 @@ def test_what_was_put_comes_back(blobs: BlobStore, content: bytes) -> None:
 
 def test_the_second_put_of_a_key_keeps_the_first(blobs: BlobStore) -> None:
     assert blobs.put(KEY, [b"first"]).created
-    assert not blobs.put(KEY, [b"second"]).created
+    second = blobs.put(KEY, [b"sec", b"ond"])
+    assert not second.created
+    assert (second.length, second.sha256) == (len(b"second"), sha256(b"second"))
     assert b"".join(blobs.get(KEY)) == b"first"
 
 

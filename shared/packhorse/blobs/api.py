@@ -57,6 +57,7 @@ class WrittenBlob:
     key: str
     length: int
     sha256: str
+    """In hex, of the stream that was given; so is `length`, also where nothing was created."""
     created: bool
     """False when the key was there already, which is a success: its bytes are kept."""
 

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator
 
-from packhorse.blobs.api import BlobCorrupt
+from packhorse.blobs.api import BlobCorrupt, BlobStore, WrittenBlob
 
 
 class Verified:
@@ -38,3 +38,15 @@ class Verified:
             raise BlobCorrupt(f"{self._expected_length} bytes were promised, not {self.length}")
         if self._expected not in (None, self.sha256):
             raise BlobCorrupt(f"sha256 {self._expected} was promised, the bytes have {self.sha256}")
+
+
+def holds_what_was_put(blobs: BlobStore, written: WrittenBlob) -> bool:
+    """Return whether a blob has the bytes that a `put` was given; it is read if it was there."""
+    if written.created:
+        return True
+    try:
+        for _ in Verified(blobs.get(written.key), sha256=written.sha256, length=written.length):
+            pass
+    except BlobCorrupt:
+        return False
+    return True

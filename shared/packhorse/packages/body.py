@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from packhorse.blobs.api import BlobCorrupt, BlobStore, package_key
+from packhorse.blobs.digest import holds_what_was_put
 from packhorse.content.node import Node
 from packhorse.packages.compression import (
     AT_ONCE_BYTES,
@@ -67,12 +68,10 @@ def pack(
 
 
 def _store(frame: Iterator[bytes], key: str, blobs: BlobStore, meter: "_Meter") -> PackedBody:
-    digest = hashlib.sha256()
-    written = blobs.put(key, _hashed(frame, digest))
-    sha256 = digest.digest()
-    if not written.created and _digest_of(blobs.get(key)) != sha256:
+    written = blobs.put(key, frame)
+    if not holds_what_was_put(blobs, written):
         raise BlobCorrupt(f"{key} holds another body already; use a new package id")
-    body = PackageBody(sha256, meter.length, reference=key)
+    body = PackageBody(bytes.fromhex(written.sha256), meter.length, reference=key)
     return PackedBody(body, written.length, meter.count, stored_key=key)
 
 
@@ -157,19 +156,6 @@ def _verified(chunks: Iterable[bytes], sha256: bytes, length: int) -> Iterator[b
         yield chunk
     if seen != length or digest.digest() != sha256:
         raise PackageCorrupt("the stored body's SHA-256 is not the one that the package declares")
-
-
-def _hashed(chunks: Iterable[bytes], digest: "hashlib._Hash") -> Iterator[bytes]:
-    for chunk in chunks:
-        digest.update(chunk)
-        yield chunk
-
-
-def _digest_of(chunks: Iterable[bytes]) -> bytes:
-    digest = hashlib.sha256()
-    for chunk in chunks:
-        digest.update(chunk)
-    return digest.digest()
 
 
 def _up_to(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from packhorse.blobs.api import BlobCorrupt, BlobStore
-from packhorse.blobs.digest import Verified
+from packhorse.blobs.digest import Verified, holds_what_was_put
 from packhorse.content.node import Node, check_path
 from packhorse.packages.compression import compress, decompress_stream
 from packhorse.packages.format import decoded, encoded, in_chunks, messages_of
@@ -195,13 +195,8 @@ def _require_behind(path: str, last: str) -> None:
 def _stored(frames: Iterable[bytes], key: str, blobs: BlobStore) -> tuple[str, int]:
     """Store a file, or see that it is there already; return its digest and length."""
     written = blobs.put(key, frames)
-    if not written.created:
-        stored = Verified(blobs.get(key), sha256=written.sha256, length=written.length)
-        try:
-            for _ in stored:
-                pass
-        except BlobCorrupt:
-            raise BlobCorrupt(f"{key} holds other nodes; use a new snapshot id") from None
+    if not holds_what_was_put(blobs, written):
+        raise BlobCorrupt(f"{key} holds other nodes; use a new snapshot id")
     return written.sha256, written.length
 
 
