@@ -69,7 +69,8 @@ def test_the_report_says_what_was_removed_and_why(stage: Stage) -> None:
     assert by_id[orphan].candidate.length == len(orphan)
     assert all(removal.removed_at for removal in by_id.values())
     page = ledger.removals(stage.database, run.id, "", 1)
-    assert "  and 1 more: --json shows all of them" in as_lines(run, page)
+    behind = page[0].candidate.key
+    assert f"  and 1 more: GET /cleanup/runs/{run.id}?after={behind}" in as_lines(run, page)
     assert "more" not in "".join(as_lines(run, [first, second]))
 
 

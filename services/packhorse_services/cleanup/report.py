@@ -120,7 +120,8 @@ def as_lines(run: CleanupRun, removals: Sequence[RemovedBlob]) -> Iterator[str]:
         yield f"  {verb} {gone.key} ({gone.reason}, {gone.length} bytes{where})"
     more = sum(total.count for total in run.totals.values()) - len(removals)
     if more > 0:
-        yield f"  and {more} more: --json shows all of them"
+        after = f"?after={removals[-1].candidate.key}" if removals else ""
+        yield f"  and {more} more: GET /cleanup/runs/{run.id}{after}"
     for reason, total in run.totals.items():
         yield f"{verb} {total.count} of {total.bytes} bytes: {reason}"
     yield f"kept: {', '.join(f'{count} {why}' for why, count in run.kept.items())}"

@@ -14,12 +14,13 @@ from packhorse_services.cli.client import output
 from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.failures import CommandFailed, Exit
 
-# A password may hold "?" and "#"; only "/", or the query's first name, ends what can be one.
-_PASSWORD = re.compile(r"(://[^:/@?]*:)(?:[^/?]|\?(?![^/?&=]+=))*@")
-_OPTION = re.compile(r"(?<=[?&])([^=&\s]+)=[^&\s]*")
+# As SQLAlchemy reads a database's URL: a password ends with "@", and "/" and "?" are part of it.
+_PASSWORD = re.compile(r"(\bpostgres(?:ql)?(?:\+\w+)?://[^:/]*:)[^@]*@(?:[^@/?]*@)*")
+_PASSWORD_ELSEWHERE = re.compile(r"(://[^:/?#]*:)[^/?#]*@")
+_OPTION = re.compile(r'(?<=[?&])([^=&\s]+)=[^&\s"]*')
 _SECRET = re.compile(r"password|secret|key|token")
 _SECRET_SETTINGS = ("_TOKEN", "_KEY", "_SECRET", "_PASSWORD")
-_NAMES_OF_FILES = (".file", "_file", ".location")
+_NAMES_OF_FILES = (".file", "_file", ".location", "sslkey", ".keytab")
 _SHOWN = 4
 _DATABASES = ("PACKHORSE_DATABASE_URL", "PACKHORSE_JOURNAL_URL")
 _OPEN = """
@@ -95,7 +96,9 @@ def without_secrets(value: str) -> str:
     Those are what follows a user's name, and options of the query that are named after a secret;
     not the name of the file that holds one.
     """
-    return _OPTION.sub(_shown_option, _PASSWORD.sub(r"\1***@", value))
+    for password in (_PASSWORD, _PASSWORD_ELSEWHERE):
+        value = password.sub(r"\1***@", value)
+    return _OPTION.sub(_shown_option, value)
 
 
 def _shown_option(option: re.Match[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from packhorse_services.cli.client import output
-from packhorse_services.cli.client.failures import CommandFailed
+from packhorse_services.cli.client.failures import CommandFailed, Exit
 
 _INSTALLED = Path(__file__).parent / "documents"
 """Where the wheel has them; a checkout has them at its root."""
@@ -56,6 +56,8 @@ def openapi(document: Which = None, folder: Folder = None) -> None:
 
 
 def _write_all(root: Path, folder: Path) -> None:
+    if any((folder / name).resolve() == (root / name).resolve() for name in _FOLDERS):
+        raise CommandFailed(f"{folder} is the folder that holds them; name another one", Exit.USAGE)
     try:
         for name in _FOLDERS:
             shutil.copytree(root / name, folder / name, dirs_exist_ok=True)

@@ -39,6 +39,8 @@ def main() -> None:
         commands(prog_name=typed("packhorse-content", "packhorse_services.content"))
     except InvalidPath as error:
         _refuse(str(error), 2)
+    except psycopg.errors.IdleInTransactionSessionTimeout:
+        _refuse("it was paused for too long within a transaction; run it again to go on", 1)
     except (PackhorseError, psycopg.OperationalError) as error:
         _refuse(str(error).strip(), exit_code(error))
 

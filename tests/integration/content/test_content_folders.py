@@ -8,10 +8,12 @@ import time
 import zipfile
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from packhorse.content import tree
 from packhorse.content.node import Binary, Node
+from packhorse_services.content import __main__
 from tests.harness.author import Author, check_binaries, files_below, some_content
 from tests.harness.depth import at_depth
 from tests.harness.processes import Process
@@ -91,6 +93,18 @@ def test_a_paused_import_keeps_nobody_out(author: Author, tmp_path: Path) -> Non
     with author.connection() as conn:
         conn.execute(_LIMITED)
     assert author.imported(some_content(tmp_path / "in", files=3), "/a")["files"] == 4
+
+
+def test_one_that_was_paused_for_too_long_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ended(**_: object) -> None:
+        raise psycopg.errors.IdleInTransactionSessionTimeout
+
+    monkeypatch.setattr(__main__, "commands", ended)
+    with pytest.raises(SystemExit, match="1"):
+        __main__.main()
+    assert "paused for too long" in capsys.readouterr().err
 
 
 def test_what_else_a_node_holds_stays(author: Author, tmp_path: Path) -> None:

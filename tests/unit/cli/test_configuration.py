@@ -15,6 +15,13 @@ from packhorse_services.cli.configuration import warnings, without_secrets
         ("postgresql://u:p@w@h/db", "postgresql://u:***@h/db"),
         ("postgresql://u:p?w#x@h:5432/db?a=b", "postgresql://u:***@h:5432/db?a=b"),
         ("postgresql://u:p%3Aw@h", "postgresql://u:***@h"),
+        ("postgresql://u:p?a=b@h/db", "postgresql://u:***@h/db"),
+        ("postgresql+psycopg://u:p/w@h/db", "postgresql+psycopg://u:***@h/db"),
+        ("postgresql://us@srv:pw@h/db", "postgresql://us@srv:***@h/db"),
+        (
+            '{"a":"postgresql://u@h/a?password=x","b":"postgresql://u@h/b"}',
+            '{"a":"postgresql://u@h/a?password=***","b":"postgresql://u@h/b"}',
+        ),
         ("postgresql://u@h:5432/db?password=s&a=b", "postgresql://u@h:5432/db?password=***&a=b"),
         ("http://a:1,http://:secret@b:2", "http://a:1,http://:***@b:2"),
         (
@@ -33,7 +40,7 @@ def test_secrets_of_urls_are_masked(value: str, shown: str) -> None:
     "value",
     [
         "data/token.json",
-        "postgresql://u@h:5432/db?sslmode=require",
+        "postgresql://u@h:5432/db?sslmode=require&sslkey=/run/key",
         "kafka://h:9092,g:9092?sasl.username=a@b",
         "kafka://h:1?sasl.password.file=/run/password&ssl.key.location=/run/key&token_file=/t",
         "s3://bucket/prefix?endpoint=http://h:9000&allow_http=true",

@@ -34,6 +34,15 @@ def test_they_are_listed_and_written(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert run(["openapi", "unknown"]) == 2
 
 
+def test_where_they_are_is_no_place_to_write_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "proto").symlink_to(ROOT / "proto")
+    for folder in (ROOT, tmp_path):
+        assert run(["openapi", "--folder", str(folder)]) == 2
+        assert "name another one" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("taken", ["api", "api/openapi", "api/proto/packhorse"])
 def test_a_folder_that_cannot_be_written_is_reported_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], taken: str
