@@ -11,34 +11,23 @@ from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import Connection
-from psycopg_pool import ConnectionPool
 
-from packhorse.db.connect import IDLE_S, PATIENCE_S
-from packhorse.db.engine import DEFAULT_TIMEOUTS, connection_arguments, conninfo
-from packhorse.db.session import SessionConnection
+from packhorse.db.pool import Lender, SharedPool
+from packhorse.runtime.lifecycle import STOP_TIMEOUT_S
 
 _MOST_DATABASES = 4
 _idle: dict[str, list[Connection]] = {}
 _lock = threading.Lock()
 
 
-def open_pool(url: str, application: str, *, size: int = 4) -> ConnectionPool[Connection]:
-    """Return a pool that connects when first used, and checks a connection before lending it."""
-    pool: ConnectionPool[Connection] = ConnectionPool(
-        conninfo(url),
-        connection_class=SessionConnection,
-        kwargs=connection_arguments(url, application) | {"session": DEFAULT_TIMEOUTS.settings},
-        min_size=0,
-        max_size=size,
-        max_idle=IDLE_S,
-        num_workers=1,
-        timeout=PATIENCE_S,
-        check=ConnectionPool.check_connection,
-        open=False,
-        name=application,
-    )
-    pool.open(wait=False)
-    return pool
+@contextmanager
+def pooled(url: str, application: str, most: int = 4) -> Iterator[Lender]:
+    """Lend connections as a program does: from a share of its pool, which is closed at the end."""
+    pool = SharedPool(url, application)
+    try:
+        yield pool.share(most)
+    finally:
+        pool.stop(STOP_TIMEOUT_S)
 
 
 @contextmanager

@@ -5,15 +5,14 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
-from psycopg import Connection
-from psycopg_pool import ConnectionPool
 
+from packhorse.db.pool import Lender
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.sql.journal import SqlJournal
 from packhorse.messaging.sql.segments import SegmentLimits
 from packhorse_services.publisher.outcomes.event_log import DatabaseSnapshots
-from tests.harness.borrowing import open_pool
+from tests.harness.borrowing import pooled
 from tests.harness.deduplication_model import DeduplicationMachine, ManualSnapshots
 from tests.harness.depth import at_depth, examples
 from tests.harness.kafka.broker import RunningKafka
@@ -29,8 +28,8 @@ class TimedSnapshots(DatabaseSnapshots):
 
 
 @pytest.fixture
-def pool(database_url: str) -> Iterator[ConnectionPool[Connection]]:
-    with open_pool(database_url, "tests", size=2) as pool:
+def pool(database_url: str) -> Iterator[Lender]:
+    with pooled(database_url, "tests", 2) as pool:
         yield pool
 
 
@@ -46,9 +45,7 @@ def run(machine: type[DeduplicationMachine], examples: int, steps: int) -> None:
     )
 
 
-def test_on_the_sql_journal_with_snapshots_in_a_database(
-    database_url: str, pool: ConnectionPool[Connection]
-) -> None:
+def test_on_the_sql_journal_with_snapshots_in_a_database(database_url: str, pool: Lender) -> None:
     class SqlMachine(DeduplicationMachine):
         def open(self) -> Journal:
             return SqlJournal(database_url, "model", SegmentLimits(records=4))

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from psycopg import Connection
-from psycopg_pool import ConnectionPool
 
+from packhorse.db.pool import Lender
 from packhorse.messaging.deduplication import (
     DeduplicationSnapshot,
     DeduplicationState,
@@ -16,12 +15,12 @@ from packhorse_services.publisher.outcomes.event_log import (
     DatabaseSnapshots,
     SnapshotsUnavailable,
 )
-from tests.harness.borrowing import open_pool
+from tests.harness.borrowing import pooled
 
 
 @pytest.fixture
-def pool(database_url: str) -> Iterator[ConnectionPool[Connection]]:
-    with open_pool(database_url, "tests", size=2) as pool:
+def pool(database_url: str) -> Iterator[Lender]:
+    with pooled(database_url, "tests", 2) as pool:
         yield pool
 
 
@@ -32,7 +31,7 @@ def snapshot(
     return DeduplicationSnapshot(journal_id, position, DeduplicationState(known, watermark=5))
 
 
-def test_what_was_saved_comes_back_the_same(pool: ConnectionPool[Connection]) -> None:
+def test_what_was_saved_comes_back_the_same(pool: Lender) -> None:
     store = DatabaseSnapshots(pool)
     assert store.load("events/a") is None
     store.save("events/a", snapshot(10))
@@ -41,7 +40,7 @@ def test_what_was_saved_comes_back_the_same(pool: ConnectionPool[Connection]) ->
     assert store.load("events/b") == snapshot(20, sequence=1)
 
 
-def test_a_snapshot_never_goes_back_in_one_journal(pool: ConnectionPool[Connection]) -> None:
+def test_a_snapshot_never_goes_back_in_one_journal(pool: Lender) -> None:
     store = DatabaseSnapshots(pool)
     store.save("e", snapshot(10))
     store.save("e", snapshot(9, sequence=3))
@@ -52,7 +51,7 @@ def test_a_snapshot_never_goes_back_in_one_journal(pool: ConnectionPool[Connecti
     assert store.load("e") == snapshot(2, journal_id="another")
 
 
-def test_r28_time_is_the_databases(pool: ConnectionPool[Connection], database_url: str) -> None:
+def test_r28_time_is_the_databases(pool: Lender, database_url: str) -> None:
     with psycopg.connect(database_url) as connection:
         query = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
         row = connection.execute(query).fetchone()
@@ -65,7 +64,7 @@ def test_r28_time_is_the_databases(pool: ConnectionPool[Connection], database_ur
 
 
 def test_a_database_that_says_no_is_transient_and_keeps_the_last(
-    pool: ConnectionPool[Connection], database_url: str
+    pool: Lender, database_url: str
 ) -> None:
     store = DatabaseSnapshots(pool)
     store.save("e", snapshot(10))

@@ -6,7 +6,7 @@ import pytest
 
 from packhorse.wire.messages import Status
 from packhorse_services.publisher.assembly.housekeeping import OutcomeHousekeeping
-from tests.harness.borrowing import open_pool
+from tests.harness.borrowing import pooled
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publisher_site import Site, publish, states, until_failed
 from tests.harness.publishing import AGENT, TOPICS
@@ -107,7 +107,7 @@ def test_r18_housekeeping_keeps_failures_longer_than_the_log(site: Site) -> None
         s.status("sub1", 4, Status.REMOVED, package_id=ids[4])
         await s.announce("sub1", 4)
         await until_failed(s, "sub1", 1)
-        with open_pool(s.author.database_url, "tests") as pool:
+        with pooled(s.author.database_url, "tests") as pool:
             tidying = OutcomeHousekeeping(
                 pool, s.journal, TOPICS.package, AGENT, keep_failed_s=3600
             )

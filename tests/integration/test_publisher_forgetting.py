@@ -13,7 +13,7 @@ from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from packhorse.messaging.topics import standard_topics
 from packhorse_services.publisher.assembly.housekeeping import Housekeeping
 from packhorse_services.publisher.outbox import outbox_rows
-from tests.harness.borrowing import open_pool
+from tests.harness.borrowing import pooled
 from tests.harness.publishing import TOPICS, Author, page, publish, request
 
 
@@ -37,7 +37,7 @@ def forget_below(author: Author, offset: int, limit: int) -> int:
 
 
 def tidy(author: Author) -> None:
-    with open_pool(author.database_url, "tests") as pool:
+    with pooled(author.database_url, "tests") as pool:
         Housekeeping(
             pool, author.journal, TOPICS.package, keep_keys_s=86_400, keep_producers_s=1e9
         ).tidy()

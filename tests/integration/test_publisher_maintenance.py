@@ -10,9 +10,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import Connection
-from psycopg_pool import ConnectionPool
 
+from packhorse.db.pool import Lender
 from packhorse.messaging.api import Journal, Outgoing
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.topics import standard_topics
@@ -26,7 +25,7 @@ from packhorse_services.publisher.outcomes.event_log import (
     EventAppender,
     snapshot_events,
 )
-from tests.harness.borrowing import open_pool
+from tests.harness.borrowing import pooled
 from tests.harness.waiting import eventually
 
 TOPIC, AGENT = Topics().event, "main"
@@ -108,14 +107,12 @@ def journal() -> Iterator[Journal]:
 
 
 @pytest.fixture
-def pool(database_url: str) -> Iterator[ConnectionPool[Connection]]:
-    with closing(open_pool(database_url, "maintenance-test")) as pool:
+def pool(database_url: str) -> Iterator[Lender]:
+    with pooled(database_url, "maintenance-test") as pool:
         yield pool
 
 
-def test_a_snapshot_by_another_replica_has_what_the_log_has(
-    journal: Journal, pool: ConnectionPool[Connection]
-) -> None:
+def test_a_snapshot_by_another_replica_has_what_the_log_has(journal: Journal, pool: Lender) -> None:
     store = DatabaseSnapshots(pool)
     epochs = itertools.count(1)
     log = EventAppender(journal, TOPIC, AGENT, store, lambda above: above + next(epochs))

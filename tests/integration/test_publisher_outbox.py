@@ -26,7 +26,7 @@ from packhorse_services.publisher.outbox.idempotency import KeyReused
 from packhorse_services.publisher.outbox.request import DistributionRequest, Draft, Pending
 from packhorse_services.publisher.publish.packer import Packer
 from packhorse_services.publisher.publish.publishing import JournalPatience, OutboxFull
-from tests.harness.borrowing import open_pool
+from tests.harness.borrowing import pooled
 from tests.harness.clock import ManualClock
 from tests.harness.noise import noise
 from tests.harness.publishing import (
@@ -223,6 +223,13 @@ def test_deletions_carry_no_body(author: Author) -> None:
 ACTIONS = ("DELETE", "INVALIDATE", "TEST")
 
 
+def tidy(author: Author, keep_keys_s: float) -> None:
+    with pooled(author.database_url, "tests") as pool:
+        Housekeeping(
+            pool, author.journal, TOPICS.package, keep_keys_s=keep_keys_s, keep_producers_s=1e9
+        ).tidy()
+
+
 def test_old_keys_and_distributions_are_forgotten(author: Author) -> None:
     replica = author.replica()
     for number in range(5):
@@ -234,11 +241,7 @@ def test_old_keys_and_distributions_are_forgotten(author: Author) -> None:
             "WHERE key <> 'k4'"
         )
     author.journal.truncate(TOPICS.package, 3)
-    pool = open_pool(author.database_url, "tests")
-    Housekeeping(
-        pool, author.journal, TOPICS.package, keep_keys_s=86_400, keep_producers_s=1e9
-    ).tidy()
-    pool.close()
+    tidy(author, keep_keys_s=86_400)
     assert author.rows("SELECT key FROM bookkeeping.idempotency_key") == [("k4",)]
     rows = author.rows("SELECT log_offset FROM bookkeeping.outbox ORDER BY 1")
     assert rows == [(3,), (4,)]
@@ -251,9 +254,7 @@ def test_what_waits_is_never_forgotten(author: Author) -> None:
     away.away = True
     pending = Pending(request("/p0"))
     author.replica(journal=away).publish([pending])
-    pool = open_pool(author.database_url, "tests")
-    Housekeeping(pool, author.journal, TOPICS.package, keep_keys_s=0, keep_producers_s=1e9).tidy()
-    pool.close()
+    tidy(author, keep_keys_s=0)
     assert len(author.rows("SELECT FROM bookkeeping.outbox")) == 1
 
 

@@ -1,24 +1,22 @@
 """The recorder lock, which prefers the holder of the leader task."""
 
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
-from psycopg import Connection
-from psycopg_pool import ConnectionPool
 
+from packhorse.db.pool import Lender
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.topics import standard_topics
 from packhorse.wire.topics import Topics
-from tests.harness.borrowing import open_pool
+from tests.harness.borrowing import pooled
 from tests.harness.clock import ManualClock
 from tests.harness.outcome_replica import Replica
 from tests.harness.waiting import eventually
 
 
 @pytest.fixture
-def pool(database_url: str) -> Iterator[ConnectionPool[Connection]]:
-    with closing(open_pool(database_url, "leader-tasks-test", size=8)) as pool:
+def pool(database_url: str) -> Iterator[Lender]:
+    with pooled(database_url, "leader-tasks-test", 8) as pool:
         yield pool
 
 
@@ -33,9 +31,7 @@ class Preferred:
 
 
 @pytest.fixture
-def replicas(
-    database_url: str, pool: ConnectionPool[Connection]
-) -> Iterator[tuple[Replica, Preferred, Replica]]:
+def replicas(database_url: str, pool: Lender) -> Iterator[tuple[Replica, Preferred, Replica]]:
     """One that asks which replica is preferred, and another."""
     journal = open_journal("memory://leader-tasks", client_name="tests")
     topics = Topics()

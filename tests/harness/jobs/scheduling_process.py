@@ -11,7 +11,7 @@ from packhorse.runtime.signals import set_by_signals
 from packhorse.topology.leader import Token
 from packhorse.topology.open import TopologySettings
 from packhorse.topology.own_cluster import InstanceProperties, join
-from tests.harness.borrowing import open_pool
+from tests.harness.borrowing import pooled
 
 
 class _Unfenced(Token):
@@ -34,18 +34,17 @@ def main() -> None:
         instance_id=given.name, interval_s=0.4, timeout_s=4.0, min_event_delay_s=0.2
     )
     cluster = join(given.url, settings, InstanceProperties("tests", leader_tasks=(LEADER_TASK,)))
-    pool = open_pool(given.url, f"scheduler {given.name}", size=3)
-    leader = _AlwaysLeads() if given.unfenced else cluster.leader_task(LEADER_TASK, pool.connection)
-    scheduler = Scheduler(
-        pool.connection,
-        given.name,
-        leader=leader,
-        members=lambda: live_handled_topics(cluster.discovery),
-    )
     stopping = threading.Event()
-    with set_by_signals(stopping), Lifecycle([cluster, scheduler]):
-        stopping.wait()
-    pool.close()
+    with pooled(given.url, f"scheduler {given.name}", 3) as pool:
+        ours = cluster.leader_task(LEADER_TASK, pool.connection)
+        scheduler = Scheduler(
+            pool.connection,
+            given.name,
+            leader=_AlwaysLeads() if given.unfenced else ours,
+            members=lambda: live_handled_topics(cluster.discovery),
+        )
+        with set_by_signals(stopping), Lifecycle([cluster, scheduler]):
+            stopping.wait()
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from packhorse.topology.properties import CONSUMERS, FixedProperties
 from packhorse_services.jobs.app import jobs_service
 from packhorse_services.jobs.http.event_feed import JobEventHub
 from packhorse_services.jobs.http.parts import JobsServices
-from tests.harness.borrowing import open_pool
+from tests.harness.borrowing import pooled
 from tests.harness.topology.scripted import Callers, ScriptedMembership, ScriptedRemotes
 from tests.harness.topology.served import Served
 from tests.harness.waiting import eventually
@@ -92,33 +92,34 @@ _FINISHED: Row = {**_STARTED, "queue": "main", "max_retries": 10, "finished_at":
 @contextmanager
 def jobs_site(database_url: str) -> Iterator[JobsSite]:
     """Serve it to the callers `viewer`, `operator` and `admin`, whose names are their tokens."""
-    pool, callers, membership = open_pool(database_url, "test", size=4), Callers(), _membership()
+    callers, membership = Callers(), _membership()
     callers.known["operator"] = OPERATOR
-    jobs = Jobs(pool.connection, "test")
-    discovery = Discovery(
-        membership,
-        providers=[FixedProperties({CONSUMERS: "images/**"})],
-        remotes=ScriptedRemotes(),
-        min_event_delay_s=0.05,
-    )
-    hub, hints = JobEventHub(pool.connection, max_streams=2), Listener(database_url)
-    hints.on(EVENTS, hub.hear)
-    parts = JobsServices(
-        pool=pool,
-        jobs=jobs,
-        hub=hub,
-        discovery=discovery,
-    )
-    service = jobs_service(parts, Authenticator(callers), components=[discovery, hints, hub])
-    site = JobsSite("", database_url, jobs, callers, service, membership)
-    with Lifecycle(service.components):
-        served = Served(site)  # type: ignore[arg-type]  # has a service as well
-        site.url = served.url
-        try:
-            eventually(discovery.is_current, what="a view that holds")
-            yield site
-        finally:
-            served.end()
+    with pooled(database_url, "test") as pool:
+        jobs = Jobs(pool.connection, "test")
+        discovery = Discovery(
+            membership,
+            providers=[FixedProperties({CONSUMERS: "images/**"})],
+            remotes=ScriptedRemotes(),
+            min_event_delay_s=0.05,
+        )
+        hub, hints = JobEventHub(pool.connection, max_streams=2), Listener(database_url)
+        hints.on(EVENTS, hub.hear)
+        parts = JobsServices(
+            pool=pool,
+            jobs=jobs,
+            hub=hub,
+            discovery=discovery,
+        )
+        service = jobs_service(parts, Authenticator(callers), components=[discovery, hints, hub])
+        site = JobsSite("", database_url, jobs, callers, service, membership)
+        with Lifecycle(service.components):
+            served = Served(site)  # type: ignore[arg-type]  # has a service as well
+            site.url = served.url
+            try:
+                eventually(discovery.is_current, what="a view that holds")
+                yield site
+            finally:
+                served.end()
 
 
 def _membership() -> ScriptedMembership:

@@ -15,6 +15,7 @@ import psycopg
 
 from packhorse.db.connect import connect
 from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.pool import SharedPool
 from packhorse.db.roles import act_as
 from packhorse.runtime.signals import set_by_signals
 from packhorse.topology.events import TopologyEvent
@@ -22,7 +23,6 @@ from packhorse.topology.leader import NotLeader, Token
 from packhorse.topology.membership import Observation, StoreUnavailable
 from packhorse.topology.open import TopologySettings
 from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
-from tests.harness.borrowing import open_pool
 
 LEADER_TASK = "work"
 _PIECE_S = 0.2
@@ -73,8 +73,8 @@ class Work:
 
     def __init__(self, cluster: OwnCluster, url: str, name: str, *, fenced: bool) -> None:
         self._url, self._name, self._fenced = url, name, fenced
-        self._pool = open_pool(url, f"leader task {name}", size=1)
-        self._leader_task = cluster.leader_task(LEADER_TASK, self._pool.connection)
+        lender = SharedPool(url, f"leader task {name}").share(1)
+        self._leader_task = cluster.leader_task(LEADER_TASK, lender.connection)
 
     def run(self, stopping: threading.Event) -> None:
         while not stopping.wait(0.05):

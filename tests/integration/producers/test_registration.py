@@ -12,7 +12,7 @@ from packhorse_services.publisher.assembly.housekeeping import Housekeeping
 from packhorse_services.publisher.outbox import producers
 from packhorse_services.publisher.outbox.producer_registry import TooManyProducers, UnknownProducer
 from packhorse_services.publisher.outbox.producers import SequencePassed
-from tests.harness.borrowing import open_pool
+from tests.harness.borrowing import pooled
 from tests.harness.postgres import waiting_for_locks
 from tests.harness.producers import Source, outcome, taken
 from tests.harness.publishing import (
@@ -65,7 +65,7 @@ def test_an_epoch_that_nobody_has_is_refused(author: Author, source: Source) -> 
 
 
 def tidy(author: Author, keep_s: float) -> None:
-    with open_pool(author.database_url, "tests") as pool:
+    with pooled(author.database_url, "tests") as pool:
         Housekeeping(
             pool, author.journal, author.topics.package, keep_keys_s=1e9, keep_producers_s=keep_s
         ).tidy()
