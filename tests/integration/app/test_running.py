@@ -38,6 +38,16 @@ def app(url: str, name: str = "worker", **settings: str) -> App:
     return App(name, database_url=url, topology_interval_s=0.2, topology_timeout_s=30.0, **settings)
 
 
+def until_it_hears(url: str) -> None:
+    """Wait until the one app on the database hears what is stored: a new one begins at a moment."""
+
+    def begun() -> bool:
+        with psycopg.connect(url) as connection:
+            return connection.execute("SELECT FROM jobs.event_cursor").rowcount == 1
+
+    eventually(begun, timeout=WAIT_S, what="it hears events")
+
+
 def test_it_migrates_a_new_database_and_does_jobs(databases: Databases) -> None:
     made = app(databases.server.ensure_database("app_of_nobody"), instance_id="one")
     made.queue("quick", "images/**", max_parallel=2)
@@ -79,6 +89,7 @@ def test_jobs_and_events_of_a_transaction_are_there_when_it_commits(database_url
 
     with psycopg.connect(database_url) as connection:
         with made.running():
+            until_it_hears(database_url)
             made.send("order/local", {"size": 12})
             made.send("order/small", {"size": 2})
             made.add("work", connection=connection)
@@ -111,6 +122,7 @@ def test_a_handler_hears_of_the_events_that_its_program_has_missed(database_url:
             made.send(topic, {"size": 12}, everywhere=True, connection=connection)
 
     with made.running():
+        until_it_hears(database_url)
         give("order/kept")
         assert heard.wait(WAIT_S)
     give("order/missed")
@@ -159,6 +171,7 @@ def test_changes_of_content_are_heard_and_become_jobs_of_one_instance(database_u
     paths = ["/elsewhere", "/site/page", "/site/news/one"]
     change = ContentChange(ChangeKind.ADDED, paths)
     with made.running():
+        until_it_hears(database_url)
         with psycopg.connect(database_url) as connection:
             tree.upsert(connection, [Node("/site/page", "image"), Node("/site/news/one", "page")])
             with within(connection) as bookkeeping:
