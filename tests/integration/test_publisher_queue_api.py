@@ -154,6 +154,9 @@ def test_r24_offsets_of_another_log_count_for_nothing(service: PublisherService)
         found = await s.get(f"/distributions/{ids[0]}")
         assert (found["state"], found["subscribers"][0]["state"]) == ("QUEUED", "RETRYING")
         assert (await s.client.post("/queues/sub1/clear")).json()["up_to_offset"] == 4
+        stopped: dict[str, Any] = {"state": SubscriptionState.STOPPED, "journal_id": "another"}
+        await s.announce("sub1", 999, shown=-1, editable=True, **stopped)
+        assert (await s.get("/subscribers/sub1"))["state"] == "STOPPED", "a reset waits for that"
         here = s.author.journal.identity(TOPICS.package)
         await s.announce("sub1", 4, editable=True, journal_id=here)
         assert (await s.get(f"/distributions/{ids[0]}"))["state"] == "DISTRIBUTED"

@@ -106,14 +106,15 @@ class Backlog:
 
 
 def _of_another_log(subscription: SubscriberState, reason: str) -> SubscriberState:
-    """Return a subscription whose offsets mean nothing here."""
+    """Return a subscription whose offsets mean nothing here, and whose own state is kept."""
+    state = subscription.state
     return replace(
         subscription,
         offset=-1,
         settled_offset=-1,
         started_offset=-1,
         package_id="",
-        state=SubscriptionState.JOURNAL_MISMATCH,
+        state=state if state in OWN_STATES else SubscriptionState.JOURNAL_MISMATCH,
         last_error=subscription.last_error or reason,
     )
 
@@ -149,8 +150,7 @@ class Queues:
             return _of_another_log(shown, "its database was filled from another journal")
         if self.feed.positions.verdict(shown) is False:
             gone = f"the journal does not hold {shown.package_id} at offset {shown.offset} any more"
-            state = shown.state if shown.state in OWN_STATES else SubscriptionState.JOURNAL_MISMATCH
-            return replace(_of_another_log(shown, gone), state=state)
+            return _of_another_log(shown, gone)
         if shown.state is SubscriptionState.JOURNAL_MISMATCH:
             return _of_another_log(shown, "")
         if shown.state is SubscriptionState.GAP:
