@@ -37,5 +37,12 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Key = Annotated[
     str | None, typer.Option(help="Idempotency key: repeat a request with the same one.")
 ]
-WaitForAll = Annotated[bool, typer.Option("--wait", help="Until all subscribers have it.")]
+WaitForAll = Annotated[
+    bool,
+    typer.Option(
+        "--wait",
+        help="Until every live subscriber is done with it; exit code 1 when one removed it or gave "
+        "it up, 124 when that takes too long.",
+    ),
+]
 Timeout = Annotated[float, typer.Option(min=0, help="Seconds to wait.")]

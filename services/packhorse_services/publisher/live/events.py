@@ -70,8 +70,8 @@ class DistributedEvent(BaseModel):
     action: str = ""
     state: str = Field(
         default="",
-        description="DISTRIBUTED: every subscriber has imported it. PARTLY_DISTRIBUTED: one is in "
-        "another list than imported. Empty from an older publisher",
+        description="DISTRIBUTED: every subscriber of the last day that it is for has imported it. "
+        "PARTLY_DISTRIBUTED: one is in another list than imported. Empty from an older publisher",
     )
     imported: list[str] = []
     removed: list[str] = []
