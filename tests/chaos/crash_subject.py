@@ -57,7 +57,7 @@ def main(database: str, journal_url: str, blobs_url: str, clear_up_to: str, *how
     )
     session = worker.begin()
     pending = PendingClear(int(clear_up_to), COMMAND)
-    worker.clears.add(worker.agent, session.position.journal_id, pending)
+    worker.clears.take([(worker.agent, session.position.journal_id, pending)])
     worker.run(deadline_s=600)
     worker.send_statuses()
     worker.die()

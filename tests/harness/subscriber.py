@@ -80,6 +80,7 @@ class Worker:
         self.session: Session | None = None
         self.arrived = threading.Event()
         self._open: list[Any] = []
+        self._cleared: set[tuple[str, str, PendingClear]] = set()
 
     @property
     def context(self) -> SessionContext:
@@ -152,9 +153,10 @@ class Worker:
         self.run(lambda: error in self.report.state.last_error)
 
     def clear(self, up_to: int, command_id: str = "command") -> None:
-        """Put a clear command into force, as the follower does."""
+        """Put a clear command into force beside those before, as the follower does."""
         journal_id = self.journal.identity(TOPICS.package)
-        self.clears.add(self.agent, journal_id, PendingClear(up_to, command_id))
+        self._cleared.add((self.agent, journal_id, PendingClear(up_to, command_id)))
+        self.clears.take(self._cleared)
 
     def end(self) -> None:
         """Close the session, as a crash would: nothing is given back."""

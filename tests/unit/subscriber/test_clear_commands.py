@@ -13,10 +13,8 @@ def test_r19_an_offset_is_covered_up_to_the_command_and_never_above(
     commands: list[int], passed: int, requested: int
 ) -> None:
     clears = ClearCommands()
-    for up_to in commands:
-        clears.add("main", "j", PendingClear(up_to, f"c{up_to}"))
-        clears.add("main", "j", PendingClear(up_to, f"c{up_to}"))
-    clears.forget("main", "j", passed)
+    clears.take(("main", "j", PendingClear(up_to, f"c{up_to}")) for up_to in commands)
+    clears.forget("main", "j", clears.reached("main", "j", passed))
     kept = [up_to for up_to in commands if up_to > passed]
     covering = min((up_to for up_to in kept if up_to >= requested), default=None)
     found = clears.covering("main", "j", requested)
@@ -25,9 +23,18 @@ def test_r19_an_offset_is_covered_up_to_the_command_and_never_above(
     assert clears.covering("main", "other journal", requested) is None
 
 
-def test_listeners_hear_every_command() -> None:
+def test_a_command_that_came_while_others_ended_stays() -> None:
+    clears, first, second = ClearCommands(), PendingClear(3, "a"), PendingClear(2, "b")
+    clears.take([("main", "j", first)])
+    ended = clears.reached("main", "j", 3)
+    clears.take([("main", "j", first), ("main", "j", second)])
+    clears.forget("main", "j", ended)
+    assert clears.reached("main", "j", 3) == [second]
+
+
+def test_listeners_hear_of_every_change() -> None:
     clears, heard = ClearCommands(), []
     clears.listen(lambda: heard.append(1))
-    clears.add("main", "j", PendingClear(1, "a"))
-    clears.add("main", "j", PendingClear(1, "a"))
+    clears.take([("main", "j", PendingClear(1, "a"))])
+    clears.take([])
     assert len(heard) == 2

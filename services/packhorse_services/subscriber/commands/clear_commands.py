@@ -3,7 +3,7 @@
 import threading
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 
@@ -20,21 +20,12 @@ class ClearCommands:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[tuple[str, str], list[PendingClear]] = defaultdict(list)
+        self._known: dict[tuple[str, str], list[PendingClear]] = {}
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after every command."""
+        """Call `listener` after every `take`."""
         self._listeners.append(listener)
-
-    def add(self, agent: str, journal_id: str, pending: PendingClear) -> None:
-        """Take a command into force; a repeated one changes nothing."""
-        with self._lock:
-            known = self._known[agent, journal_id]
-            if pending not in known:
-                insort(known, pending)
-        for listener in self._listeners:
-            listener()
 
     def take(self, clears: Iterable[tuple[str, str, PendingClear]]) -> None:
         """Put exactly these in force: agent, journal and command of each."""
@@ -46,11 +37,11 @@ class ClearCommands:
         for listener in self._listeners:
             listener()
 
-    def reach(self, agent: str, journal_id: str, offset: int) -> bool:
-        """Return whether a command is in force that ends at or below `offset`."""
+    def reached(self, agent: str, journal_id: str, offset: int) -> list[PendingClear]:
+        """Return the commands in force that end at or below `offset`."""
         with self._lock:
             known = self._known.get((agent, journal_id), [])
-            return bool(known) and known[0].up_to <= offset
+            return known[: bisect_left(known, PendingClear(offset + 1, ""))]
 
     def covering(self, agent: str, journal_id: str, offset: int) -> PendingClear | None:
         """Return the nearest command that removes `offset`, or None."""
@@ -59,8 +50,8 @@ class ClearCommands:
             index = bisect_left(known, PendingClear(offset, ""))
             return known[index] if index < len(known) else None
 
-    def forget(self, agent: str, journal_id: str, offset: int) -> None:
-        """Drop commands that the subscription is past."""
+    def forget(self, agent: str, journal_id: str, ended: Collection[PendingClear]) -> None:
+        """Drop these commands; one that came meanwhile stays, wherever it ends."""
         with self._lock:
             known = self._known.get((agent, journal_id), [])
-            del known[: bisect_left(known, PendingClear(offset + 1, ""))]
+            known[:] = [one for one in known if one not in ended]

@@ -116,7 +116,7 @@ class Session:
         """Report clear commands that have nothing more to remove, though no package passes."""
         position = self.position
         passed = self._waiting[0].offset - 1 if self._waiting else self._passed.offset
-        if self._ctx.clears.reach(position.agent, position.journal_id, passed):
+        if self._ctx.clears.reached(position.agent, position.journal_id, passed):
             self._commit(Import(self._passed, self._high_water.fork(), cleared_up_to=passed))
 
     def _store_passed(self) -> None:
@@ -226,8 +226,7 @@ class Session:
             self._remove(removed, decisions)
 
     def _cleared(self, arrival: Arrival) -> Decision | None:
-        command_id = self._covering(arrival)
-        if command_id is None:
+        if (command_id := self._covering(arrival)) is None:
             return None
         tried = arrival is self._waiting[0]
         attempts = self._ctx.attempts.head(arrival.mark).attempts if tried else 0
@@ -251,8 +250,9 @@ class Session:
     def _commit(self, work: Import) -> None:
         """Do `work`, and take what it has dealt with from the front."""
         clears, own = self._ctx.clears, (self.position.agent, self.position.journal_id)
-        if work.cleared_up_to is None and clears.reach(*own, work.mark.offset):
-            work = replace(work, cleared_up_to=work.mark.offset)
+        up_to = work.mark.offset if work.cleared_up_to is None else work.cleared_up_to
+        if ended := clears.reached(*own, up_to):
+            work = replace(work, cleared_up_to=up_to)
         self.position = self._ctx.importer.commit(self._connection, self.position, work)
         self._high_water = work.high_water
         self._passed, self._passed_count = work.mark, 0
@@ -261,7 +261,7 @@ class Session:
             self._waiting.popleft()
         self._ctx.attempts.passed()
         self._prefetch.decode()
-        clears.forget(*own, max(work.mark.offset, work.cleared_up_to or -1))
+        clears.forget(*own, ended)
         state = SubscriptionState.RUNNING if self._waiting else SubscriptionState.IDLE
         self._ctx.report.healthy(self._shown(state), mark=work.mark)
         self._ctx.on_progress(awaited=any(AWAITED in one.metadata for one in work.packages))

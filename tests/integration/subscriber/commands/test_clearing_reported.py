@@ -1,9 +1,12 @@
 """What is reported about a clear: that it was seen, how many packages it removed, and its end."""
 
+from typing import Any
+
 import psycopg
 import pytest
 
 from packhorse.wire.messages import CommandState, DesiredState
+from packhorse_services.subscriber.importing import importer
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from packhorse_services.subscriber.importing.context import GroupLimits
 from tests.harness.clock import ManualClock
@@ -106,6 +109,25 @@ def test_a_clear_ends_though_only_other_agents_packages_lie_below_its_bound(
         follower.catch_up()
         worker.run(lambda: ending(worker, feed, command_id)[-1] == (CommandState.APPLIED, 0))
     assert removed(worker, feed) == []
+
+
+def test_a_clear_ends_that_came_while_the_last_package_below_its_bound_was_imported(
+    feed: Feed, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply, commands = importer.apply, list[str]()
+
+    def clear_meanwhile(*given: Any, **more: Any) -> None:
+        apply(*given, **more)
+        commands.append(feed.clear(worker.name, last))
+        follower.catch_up()
+
+    monkeypatch.setattr(importer, "apply", clear_meanwhile)
+    with following(worker) as follower:
+        last = feed.add(page("/a"))
+        worker.run()
+        worker.session.step()  # type: ignore[union-attr]
+    [cleared] = commands
+    assert ending(worker, feed, cleared) == [(CommandState.SEEN, 0), (CommandState.APPLIED, 0)]
 
 
 def test_what_was_reported_long_ago_is_forgotten_and_what_goes_on_is_not(
