@@ -69,6 +69,9 @@ def test_preconditions(serve: Serve) -> None:
         assert (await client.delete(url, headers=current)).status_code == 200
         for headers in ({"If-Match": "nonsense"}, {"If-None-Match": '"x"'}):
             assert (await client.put(url, json=PAGE, headers=headers)).status_code == 400
+        new = {"If-None-Match": "*"}
+        assert (await client.patch(url, json={}, headers=new)).status_code == 400
+        assert (await client.delete(url, headers=new)).status_code == 400
 
     serve(scenario)
 

@@ -57,6 +57,15 @@ async def _expectation(
 Expected = Annotated[Expectation, Depends(_expectation)]
 
 
+async def _of_a_node(expected: Expected) -> Expectation:
+    if expected.absent:
+        raise Problem(400, detail="If-None-Match is understood for PUT only, to create")
+    return expected
+
+
+ExpectedNode = Annotated[Expectation, Depends(_of_a_node)]
+
+
 _router = APIRouter(route_class=StrictRoute, tags=["content"])
 
 
@@ -105,7 +114,11 @@ async def put_node(
 
 @_router.patch("/content/{path:path}", responses=documented(400, 404, 412, 413, 415, 503))
 async def patch_node(
-    request: Request, response: Response, path: WritablePath, body: NodePatch, expected: Expected
+    request: Request,
+    response: Response,
+    path: WritablePath,
+    body: NodePatch,
+    expected: ExpectedNode,
 ) -> WrittenNode:
     """Merge members into a node (RFC 7396): `{"properties": {"title": "New", "old": null}}`."""
     change = await _change(request, path, body)
@@ -117,7 +130,7 @@ async def patch_node(
 
 
 @_router.delete("/content/{path:path}", responses=documented(400, 404, 412, 503))
-async def delete_node(request: Request, path: WritablePath, expected: Expected) -> Removed:
+async def delete_node(request: Request, path: WritablePath, expected: ExpectedNode) -> Removed:
     """Remove a node and all below it."""
     _check_target(path)
     pool: Pool = request.app.state.content_pool
