@@ -42,12 +42,13 @@ SHAPE_CHANGED = f"SELECT pg_advisory_xact_lock({_LOCK})"
 # A folder that is there is left out, for a conflict would wait for whoever writes to it. Removals
 # are kept away by the locks that every writer takes. A scalar subquery is a look into the index for
 # each folder; NOT EXISTS becomes a join, and one that is planned for a small tree reads all of it.
-_ADD_FOLDERS = """
+ADD_FOLDERS = """
     INSERT INTO content.node (path, type, properties, binaries)
     SELECT path, %s, '{}', '{}' FROM unnest(%b::text[]) AS above (path)
     WHERE (SELECT true FROM content.node AS present WHERE present.path = above.path) IS NULL
     ON CONFLICT (path) DO NOTHING
 """
+"""Takes `FOLDER` and the paths at which one is to be, where nothing is."""
 
 # Arrays go in binary form (%b): as text every quote of the JSON would be escaped, at 60 µs a page.
 _UPSERT = """
@@ -81,7 +82,7 @@ def upsert(conn: Connection, nodes: Sequence[Node]) -> None:
     folders = _folders_above(last)
     with conn.pipeline():
         if folders:
-            conn.execute(_ADD_FOLDERS, (FOLDER, folders))
+            conn.execute(ADD_FOLDERS, (FOLDER, folders))
         conn.execute(
             _UPSERT,
             (
@@ -96,7 +97,7 @@ def upsert(conn: Connection, nodes: Sequence[Node]) -> None:
 def add_folders(conn: Connection, paths: Sequence[str]) -> None:
     """Create a folder at each of `paths`, and above it, where there is no node yet."""
     if folders := sorted({*paths, *_folders_above(paths)} - {ROOT}):
-        conn.execute(_ADD_FOLDERS, (FOLDER, folders))
+        conn.execute(ADD_FOLDERS, (FOLDER, folders))
 
 
 def read(conn: Connection, paths: Sequence[str]) -> list[Node]:

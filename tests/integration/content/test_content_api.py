@@ -95,6 +95,20 @@ def test_only_one_of_many_that_expect_the_same_version_writes(serve: Serve) -> N
     serve(scenario)
 
 
+def test_who_writes_a_node_does_not_wait_for_who_writes_the_folder_above(
+    serve: Serve, database_url: str
+) -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
+        await client.put("/content/a/b", json=PAGE)
+        with contextlib.closing(connect(database_url, "tests")) as other:
+            other.execute("UPDATE content.node SET type = 'page' WHERE path = '/a'")
+            assert (await client.put("/content/a/c", json=PAGE)).status_code == 201
+            written = await client.post("/files", json={"files": [], "folders": ["/a/d"]})
+            assert written.status_code == 200
+
+    serve(scenario)
+
+
 def test_a_removal_between_writes_leaves_no_node_without_its_folders(
     serve: Serve, database_url: str
 ) -> None:

@@ -1,5 +1,6 @@
 """Folders into the tree and out again, by the program's own commands."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -11,9 +12,14 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from packhorse.blobs.open import open_blobs
 from packhorse.content import tree
 from packhorse.content.node import Binary, Node
+from packhorse.db.connect import connect
 from packhorse_services.content import __main__
+from packhorse_services.content.transfer.folder_import import ImportBatch
+from packhorse_services.content.transfer.local_tree import LocalTree
+from packhorse_services.content.transfer.sources import open_source
 from tests.harness.author import Author, check_binaries, files_below, some_content
 from tests.harness.depth import at_depth
 from tests.harness.processes import Process
@@ -124,6 +130,29 @@ def test_what_else_a_node_holds_stays(author: Author, tmp_path: Path) -> None:
     assert nodes["/page"] == Node("/page", "page", '{"title": "Kept"}')
     assert nodes["/page/a.txt"].properties == '{"alt": "Kept"}'
     assert [binary.name for binary in nodes["/page/a.txt"].binaries] == ["data", "thumbnail"]
+
+
+def test_what_somebody_writes_to_a_file_while_it_is_read_stays(
+    author: Author, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("new")
+    batch = ImportBatch({"/x/a.txt": next(open_source(tmp_path).entries())})
+    old, extra = (Binary(name, "0" * 64, 1, "image/png") for name in ("data", "thumbnail"))
+    with (
+        author.connection() as conn,
+        contextlib.closing(connect(author.url, "tests", autocommit=True)) as importer,
+        contextlib.closing(open_blobs(author.blobs_url)) as blobs,
+    ):
+        tree.upsert(conn, [Node("/x/a.txt", "file", '{"alt": "Old"}', (old,))])
+        conn.commit()
+        local = LocalTree(importer, blobs)
+        stored = local.store(batch, local.read_existing(batch))
+        tree.upsert(conn, [Node("/x/a.txt", "file", '{"alt": "Written"}', (old, extra))])
+        conn.commit()
+        local.finish(batch, stored)
+    node = author.nodes()["/x/a.txt"]
+    assert node.properties == '{"alt": "Written"}'
+    assert [(one.name, one.length) for one in node.binaries] == [("data", 3), ("thumbnail", 1)]
 
 
 def test_r29_odd_names_are_refused_and_the_rest_is_imported(author: Author, tmp_path: Path) -> None:

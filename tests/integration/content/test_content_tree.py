@@ -226,7 +226,7 @@ def test_folders_are_looked_up_in_the_index_however_few_nodes_there_were(
         (rows,),
     )
     conn.execute("SET LOCAL plan_cache_mode = force_generic_plan")
-    statement = tree._ADD_FOLDERS.replace("%b::text[]", "$1").replace("%s", "$2")
+    statement = tree.ADD_FOLDERS.replace("%b::text[]", "$1").replace("%s", "$2")
     conn.execute(f"PREPARE add_folders (text[], text) AS {statement}")
     plan = conn.execute("EXPLAIN EXECUTE add_folders (ARRAY['/site', '/other'], 'folder')")
     lines = [line for (line,) in plan.fetchall()]

@@ -8,35 +8,19 @@ from packhorse.content import tree
 from packhorse.content.node import ROOT, ancestors_of
 from packhorse.content.queries import Pool, reading
 from packhorse.content.schemas import BinaryReference
-from packhorse.content.tree import FOLDER
+from packhorse.content.tree import ADD_FOLDERS, FOLDER
 from packhorse.db.blocking import in_blocking_code
 from packhorse.jobs.content_changes.change import of_writing
 from packhorse_services.content.http.nodes import record, said_by, watches, writing
+from packhorse_services.content.transfer.file_nodes import WRITE_FILES
 from packhorse_services.content.transfer.folder_import import DATA, FILE
 
 _REFERENCE = {"digest", "length", "media_type"}
 
 _SAME = """
-    SELECT path FROM unnest(%s::text[], %s::jsonb[]) AS given (path, data)
+    SELECT path FROM unnest(%s::text[], %s::jsonb[]) AS given (path, binaries)
     JOIN content.node AS node USING (path)
-    WHERE node.type = %s AND node.binaries -> %s = given.data
-"""
-
-_ADD_FOLDERS = """
-    INSERT INTO content.node SELECT unnest(%s::text[]), %s, '{}', '{}' ON CONFLICT DO NOTHING
-"""
-
-# Rows are taken in the order of their paths, so that two writers wait instead of dead-locking.
-_WRITE = """
-    INSERT INTO content.node AS node (path, type, properties, binaries)
-    SELECT path, %(file)s, '{}', jsonb_build_object(%(data)s::text, given.data)
-    FROM unnest(%(paths)s::text[], %(datas)s::jsonb[]) AS given (path, data)
-    ORDER BY path COLLATE "C"
-    ON CONFLICT (path) DO UPDATE SET
-        type = excluded.type,
-        properties = CASE WHEN node.type = excluded.type THEN node.properties ELSE '{}' END,
-        binaries = CASE WHEN node.type = excluded.type
-            THEN node.binaries || excluded.binaries ELSE excluded.binaries END
+    WHERE node.type = %s AND node.binaries @> given.binaries
 """
 
 
@@ -47,7 +31,7 @@ async def changed(
     if not given:
         return {}
     async with reading(pool) as conn:
-        rows = await conn.execute(_SAME, (list(given), _texts(given), FILE, DATA))
+        rows = await conn.execute(_SAME, (list(given), _texts(given), FILE))
         same = {path for (path,) in await rows.fetchall()}
     return {path: one for path, one in given.items() if path not in same}
 
@@ -65,13 +49,11 @@ async def write(
         present: dict[str, str] = {}
         if watching:
             present = await in_blocking_code(conn, partial(tree.present, paths=[*given, *folders]))
-        await conn.execute(_ADD_FOLDERS, (wanted, FOLDER))
-        await conn.execute(
-            _WRITE, {"file": FILE, "data": DATA, "paths": list(given), "datas": _texts(given)}
-        )
+        await conn.execute(ADD_FOLDERS, (FOLDER, wanted))
+        await conn.execute(WRITE_FILES, (FILE, list(given), _texts(given)))
         made = [path for path in folders if path not in present]
         await record(conn, watching, [*of_writing(present, [*given, *made], (), said_by(user))])
 
 
 def _texts(given: Mapping[str, BinaryReference]) -> list[str]:
-    return [json.dumps(one.model_dump(include=_REFERENCE)) for one in given.values()]
+    return [json.dumps({DATA: one.model_dump(include=_REFERENCE)}) for one in given.values()]

@@ -14,7 +14,7 @@ from packhorse.content.json_limits import MAX_PROPERTIES_BYTES
 from packhorse.content.node import InvalidNode, ancestors_of, subtree_range
 from packhorse.content.queries import Pool
 from packhorse.content.schemas import MAX_BINARIES
-from packhorse.content.tree import FOLDER, SHAPE_CHANGED, SHAPE_KEPT
+from packhorse.content.tree import ADD_FOLDERS, FOLDER, SHAPE_CHANGED, SHAPE_KEPT
 from packhorse.db.blocking import in_blocking_code
 from packhorse.jobs.content_changes.change import ChangeKind, ContentChange, stored_text
 from packhorse.jobs.content_changes.recording import record_changes
@@ -163,11 +163,7 @@ async def record(
 
 async def _add_folders(conn: AsyncConnection, path: str) -> None:
     if above := ancestors_of(path):
-        await conn.execute(
-            "INSERT INTO content.node SELECT unnest(%s::text[]), %s, '{}', '{}' "
-            "ON CONFLICT DO NOTHING",
-            (above, FOLDER),
-        )
+        await conn.execute(ADD_FOLDERS, (FOLDER, above))
 
 
 async def _write(

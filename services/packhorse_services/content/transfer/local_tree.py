@@ -3,7 +3,6 @@
 import socket
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from psycopg import Connection
 
@@ -11,12 +10,14 @@ from packhorse.blobs.api import BlobMissing, BlobStore, binary_key
 from packhorse.blobs.digest import Verified
 from packhorse.bookkeeping.audit_rows import write_act_of
 from packhorse.content import tree
-from packhorse.content.node import Binary, Node
+from packhorse.content.node import Binary, Node, parent_of
+from packhorse.content.rows import format_binaries
 from packhorse.db.metadata import BOOKKEEPER, EXPORTER, IMPORTER
 from packhorse.db.roles import act_as
 from packhorse.jobs.content_changes.change import of_writing
 from packhorse.jobs.content_changes.recording import record_watched
 from packhorse.jobs.content_changes.watches import list_watches
+from packhorse_services.content.transfer.file_nodes import WRITE_FILES
 from packhorse_services.content.transfer.folder_import import DATA, FILE, ImportBatch, Stored
 from packhorse_services.content.transfer.sources import (
     UNREADABLE,
@@ -63,37 +64,37 @@ class LocalTree:
     ) -> tuple[Node | None, int]:
         """Store the bytes, or lay them into `small`; return the node, None if it is the same."""
         content, sha256, length = examined(entry)
-        node = _file_node(path, sha256, length, existing)
-        if node == existing:
+        data = Binary(DATA, sha256, length, media_type_of(path))
+        if existing is not None and existing.type == FILE and data in existing.binaries:
             return None, length  # no new reference: nothing is written
-        self._renew_others(node, sha256)
         if content is not None:
             small[binary_key(sha256)] = content
         else:
             self.put_content(entry, sha256)
-        return node, length
-
-    def _renew_others(self, node: Node, sha256: str) -> None:
-        """Renew what is written again as it was read: somebody may have removed it since."""
-        for binary in node.binaries:
-            if binary.sha256 != sha256:
-                self._blobs.renew(binary_key(binary.sha256))
+        return Node(path, FILE, binaries=(data,)), length
 
     def finish(self, batch: ImportBatch, stored: Stored) -> None:
-        """Write the nodes of a batch in one transaction."""
-        if stored.nodes or batch.folders:
-            with self._conn.transaction():
-                self._conn.execute(tree.SHAPE_KEPT)
-                self._conn.execute(f"SET LOCAL ROLE {IMPORTER}")
-                written = [node.path for node in stored.nodes]
-                watches = list_watches(self._conn)
-                present = tree.present(self._conn, [*written, *batch.folders]) if watches else {}
-                tree.add_folders(self._conn, batch.folders)
-                tree.upsert(self._conn, stored.nodes)
-                made = [path for path in batch.folders if path not in present]
-                changes = [*of_writing(present, [*written, *made], (), {})]
-                record_watched(self._conn, watches, changes)
-                self._note(written, batch.folders)
+        """Write the files and folders of a batch in one transaction."""
+        paths = [node.path for node in stored.nodes]
+        if not paths and not batch.folders:
+            return
+        with self._writing(paths, batch.folders):
+            tree.add_folders(self._conn, [*batch.folders, *map(parent_of, paths)])
+            binaries = [format_binaries(node.binaries) for node in stored.nodes]
+            self._conn.execute(WRITE_FILES, (FILE, paths, binaries))
+
+    @contextmanager
+    def _writing(self, nodes: Sequence[str], folders: Collection[str]) -> Iterator[None]:
+        """Open the transaction that writes these, and note last what it has done."""
+        with self._conn.transaction():
+            self._conn.execute(tree.SHAPE_KEPT)
+            self._conn.execute(f"SET LOCAL ROLE {IMPORTER}")
+            watches = list_watches(self._conn)
+            present = tree.present(self._conn, [*nodes, *folders]) if watches else {}
+            yield
+            made = [path for path in folders if path not in present]
+            record_watched(self._conn, watches, [*of_writing(present, [*nodes, *made], (), {})])
+            self._note(nodes, folders)
 
     def _note(self, files: Sequence[str], folders: Collection[str]) -> None:
         """Write who has imported a batch, in its transaction: the login is all that is known."""
@@ -117,7 +118,9 @@ class LocalTree:
 
     def put_nodes(self, nodes: Sequence[Node]) -> None:
         """Write nodes, and the folders above them that are missing."""
-        self.finish(ImportBatch(), Stored(nodes=list(nodes)))
+        if nodes:
+            with self._writing([node.path for node in nodes], ()):
+                tree.upsert(self._conn, nodes)
 
     @contextmanager
     def nodes(self, path: str) -> Iterator[Iterator[Node]]:
@@ -140,12 +143,3 @@ class LocalTree:
         """Yield a binary's bytes, verified by the time that the last one comes."""
         chunks = self._blobs.get(binary_key(binary.sha256))
         return iter(Verified(chunks, sha256=binary.sha256, length=binary.length))
-
-
-def _file_node(path: str, sha256: str, length: int, existing: Node | None) -> Node:
-    """Return the file's node; what else a file's node holds already stays."""
-    data = Binary(DATA, sha256, length, media_type_of(path))
-    if existing is None or existing.type != FILE:
-        return Node(path, FILE, binaries=(data,))
-    others = [binary for binary in existing.binaries if binary.name != DATA]
-    return replace(existing, binaries=tuple(sorted([*others, data], key=lambda one: one.name)))
