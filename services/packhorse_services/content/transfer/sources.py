@@ -111,7 +111,10 @@ class FolderSource:
     def _file(self, name: str, entry: os.DirEntry[str]) -> SourceEntry:
         if not entry.is_file(follow_symlinks=False):
             return SourceEntry(name, skipped=_LINK if entry.is_symlink() else _DEVICE)
-        size = entry.stat(follow_symlinks=False).st_size
+        try:
+            size = entry.stat(follow_symlinks=False).st_size
+        except OSError as error:
+            return SourceEntry(name, problem=f"can't be read: {error.strerror}")
         return SourceEntry(name, size, lambda: _open_plain(entry.path))
 
 
