@@ -77,7 +77,8 @@ def _described(element: ElementTree.Element, path: str) -> dict[str, dict[str, s
 def _prefixed(name: str) -> str:
     for uri, prefix in _PREFIXES.items():
         name = name.replace(f"{{{uri}}}", prefix)
-    return re.sub("_x([0-9a-f]{4})_", lambda found: chr(int(found[1], 16)), name)
+    units = re.sub("_x([0-9a-f]{4})_", lambda found: chr(int(found[1], 16)), name)
+    return units.encode("utf-16", "surrogatepass").decode("utf-16")
 
 
 def files(path: Path) -> dict[str, bytes]:

@@ -65,6 +65,7 @@ def test_types_values_names_and_order(author: Author, tmp_path: Path) -> None:
         'lines="a&#xa;b"'
     )
     inner = '<b jcr:primaryType="nt:unstructured"/><a/><_x0032_nd jcr:primaryType="nt:folder"/>'
+    inner += '<_xd83d__xde00_ jcr:primaryType="nt:unstructured"/>'
     given = package(
         tmp_path / "in.zip",
         {
@@ -78,7 +79,7 @@ def test_types_values_names_and_order(author: Author, tmp_path: Path) -> None:
     page = nodes["/content/my:page"]
     assert page.type == "my:Type"
     found = json.loads(page.properties)
-    assert found.pop(":childOrder") == ["b", "a", "2nd"]
+    assert found.pop(":childOrder") == ["b", "a", "2nd", "\U0001f600"]
     assert found.pop("jcr:mixinTypes") == ["mix:title", "mix:language"]
     hints = {name: found.pop(name) for name in list(found) if name.endswith("@TypeHint")}
     assert hints == {
@@ -104,7 +105,7 @@ def test_types_values_names_and_order(author: Author, tmp_path: Path) -> None:
         if path.startswith("/content/"):
             assert copied[f"/copy{path}"].type == node.type
             assert copied[f"/copy{path}"].properties == node.properties
-    assert counts["nodes"] == 7
+    assert counts["nodes"] == 8
 
 
 def test_files_their_properties_and_other_binaries(author: Author, tmp_path: Path) -> None:
@@ -191,6 +192,16 @@ def test_the_filter_decides_and_merge_keeps_what_is_there(author: Author, tmp_pa
         ({"content/a/.content.xml": '<!DOCTYPE x [<!ATTLIST x y CDATA "z">]>' + PAGE}, "a DOCTYPE"),
         ({"content/a/.content.xml": docview('jcr:primaryType="x" a="\\ud800"')}, "no character"),
         ({"content/a/.content.xml": docview('jcr:primaryType="x" a="\\u0000"')}, "no character"),
+        ({"content/a/.content.xml": docview('jcr:primaryType="x" a_xd83d_="y"')}, "half a char"),
+        (
+            {
+                "content/a/.content.xml": docview(
+                    'jcr:primaryType="x" a="{Binary}" jcr:mimeType="b&#xf6;&#xa;se"'
+                ),
+                "content/a/a.binary": "x",
+            },
+            "pattern",
+        ),
         ({"content/a/.content.xml": PAGE[:-5]}, "XML is damaged"),
         ({"content/a/.content.xml": "<other/>"}, "no docview"),
         ({"content/%2e%2e/.content.xml": PAGE}, "segment '..'"),
@@ -267,11 +278,12 @@ def test_what_would_take_too_much_memory_is_refused(
     many = docview('jcr:primaryType="x"', '<a jcr:primaryType="x"/>' * (nodes + 1))
     long = docview('jcr:primaryType="x"', " " * length)
     deep = docview('jcr:primaryType="x"', "<a>" * 500 + "</a>" * 500)
+    far = docview('jcr:primaryType="x"', f"<{'a' * 2_048}/>")
     endless = docview("a='" + "a" * length)
-    documents = (many, long, deep, endless)
+    documents = (many, long, deep, far, endless)
     texts = {f"content/{n}/.content.xml": text for n, text in enumerate(documents)}
     done = author.run("import", package(tmp_path / "in.zip", texts), code=1)
-    for says in ("holds more", "has more", "is deeper"):
+    for says in ("holds more", "has more", "is deeper", "has a path"):
         assert f"its XML {says}" in done.stderr
     assert "it is no docview" in done.stderr
     assert author.nodes() == {}

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO
 from xml.parsers import expat
 from xml.sax.saxutils import quoteattr
 
+from packhorse.content.node import MAX_PATH_BYTES
 from packhorse_services.content.filevault.names import from_element, to_element
 from packhorse_services.content.filevault.values import JcrValue
 from packhorse_services.content.transfer.sources import NotImportable, chunks_of
@@ -109,6 +110,8 @@ class _Reading:
         if self._open and (above := self._open[-1][1]):
             above.children.append(name)
         below = f"{self._open[-1][0]}/{name}" if self._open else ""
+        if len(below) > MAX_PATH_BYTES:  # each that is open is kept
+            raise NotImportable(f"its XML has a path of more than {MAX_PATH_BYTES} bytes")
         node = _node(below, given)
         if node:
             self.nodes.append(node)

@@ -108,11 +108,13 @@ def _check(packaged: PackagedNode, properties: str, binaries: Mapping[str, Binar
     if len(properties.encode()) > MAX_PROPERTIES_BYTES:
         raise InvalidNode(f"its properties have more than {MAX_PROPERTIES_BYTES} bytes")
     check_json(properties)
-    references = {
-        name: BinaryReference(digest=f"sha256:{one.sha256}", length=one.length)
-        for name, one in binaries.items()
-    }
     try:
+        references = {
+            name: BinaryReference(
+                digest=f"sha256:{one.sha256}", length=one.length, media_type=one.media_type
+            )
+            for name, one in binaries.items()
+        }
         NodeBody(type=packaged.type, binaries=references)
     except ValidationError as error:
         raise InvalidNode("; ".join(reason_of(one["msg"]) for one in error.errors())) from None

@@ -7,6 +7,8 @@ take is written as `%3f`. In XML, what no name may hold is written as `_x0020_`.
 import re
 from urllib.parse import unquote
 
+from packhorse_services.content.transfer.sources import NotImportable
+
 _UNSAFE = re.compile(r'[%\\/:*?"<>|\x00-\x1f]')
 _ESCAPED = re.compile(r"_x([0-9a-fA-F]{4})_")
 _START = re.compile(r"[A-Za-z_\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff]")
@@ -38,8 +40,15 @@ def _quoted(name: str) -> str:
 
 
 def from_element(name: str) -> str:
-    """Return the node's or property's name that an element's or attribute's name says."""
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), name)
+    """Return the node's or property's name that an element's or attribute's name says.
+
+    Raises `NotImportable` for half a character.
+    """
+    units = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), name)
+    try:
+        return units.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise NotImportable(f"the name {name!r} holds half a character") from None
 
 
 def to_element(name: str) -> str:
