@@ -163,14 +163,14 @@ class Stage:
             ).fetchall()
         )
 
-    def lose_rows(self, package_id: str) -> None:
-        """Forget a package as a backup restored from before it does."""
+    def lose_rows(self, *package_ids: str) -> None:
+        """Forget packages as a backup restored from before them does."""
         for table in ("stored_package", "outbox"):
             self.database.execute(
-                psycopg.sql.SQL("DELETE FROM bookkeeping.{} WHERE package_id = %s").format(
+                psycopg.sql.SQL("DELETE FROM bookkeeping.{} WHERE package_id = ANY(%s)").format(
                     psycopg.sql.Identifier(table)
                 ),
-                (package_id,),
+                (list(package_ids),),
             )
 
     def forget_log(self, before: int | None = None) -> None:

@@ -244,6 +244,16 @@ def test_more_than_one_run_may_do_is_done_by_the_next(stage: Stage) -> None:
         assert rows == [("packhorse/cleanup/run",)] * jobs, "the service does the rest"
 
 
+def test_orphans_that_the_log_names_ask_for_no_other_run(stage: Stage) -> None:
+    packages = [stage.publish() for _ in range(3)]
+    stage.lose_rows(*packages)
+    stage.run()
+    stage.let_pass()
+    assert stage.run(most=2).kept["named_by_the_log"] == 2
+    assert all(map(stage.has, packages))
+    assert stage.database.execute("SELECT FROM jobs.job").fetchall() == []
+
+
 def test_binaries_snapshots_and_strangers_files_are_left_alone(
     stage: Stage, tmp_path: Path
 ) -> None:

@@ -174,7 +174,8 @@ class Sweep:
             with lock.transaction() as connection:
                 stored_packages.place(connection, places)
         going = [candidate for candidate in found if candidate.package_id not in named]
-        complete = len(forgotten) < self._most and len(alone) < self._most
+        # Orphans that the log names stay orphans: where all are, another run would find the same.
+        complete = len(forgotten) < self._most and (len(alone) < self._most or not going)
         return going, {"young_orphans": young, "named_by_the_log": len(named)}, complete
 
     def _remove(self, lock: CleanupLock, run: CleanupRun, batch: Sequence[Candidate]) -> None:
