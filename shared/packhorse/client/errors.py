@@ -87,7 +87,10 @@ class Denied(Refused):
 
 
 class NotFound(Refused):
-    """There is no such thing (404)."""
+    """There is no such thing (404).
+
+    Of what was to be removed: an earlier try may have removed it whose answer was lost.
+    """
 
 
 class Conflict(Refused):
