@@ -1,11 +1,14 @@
 """What is read alike in many places: a large result in constant memory, and the time."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any, LiteralString
+from typing import Any, LiteralString, TypeVar
 
 from psycopg import Connection, sql
 
+T = TypeVar("T")
+
+_UNHEARD_ITEMS = 1_000
 _cursor_numbers = count()
 
 
@@ -30,6 +33,17 @@ def stream_rows(
     while rows := connection.execute(following, prepare=False).fetchall():
         yield from rows
     connection.execute(sql.SQL("CLOSE {}").format(name), prepare=False)
+
+
+def not_idle(connection: Connection, items: Iterable[T]) -> Iterator[T]:
+    """Yield items, of which the reader may take long or pass over any number.
+
+    The server is told now and then that the transaction is at work, lest its time limit end it.
+    """
+    for number, item in enumerate(items, 1):
+        if number % _UNHEARD_ITEMS == 0:
+            connection.execute("SELECT 1")
+        yield item
 
 
 def now_ms(connection: Connection) -> int:

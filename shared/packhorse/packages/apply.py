@@ -6,6 +6,7 @@ In the library beside `build`: the format is written and read in one place, and 
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 
 from psycopg import Connection
@@ -15,6 +16,7 @@ from packhorse.content import tree
 from packhorse.content.batches import batches
 from packhorse.content.node import ROOT, Node, is_within, parent_of
 from packhorse.content.parts import SubtreePart
+from packhorse.db.rows import not_idle
 from packhorse.packages.effects import (
     Effect,
     PartialRemoval,
@@ -106,8 +108,11 @@ class _Application:
                 put(effect.part, effect.nodes)
 
     def _effects(self, package: PackageMessage) -> Iterator[Effect | PartialRemoval]:
-        found = effects(package, self._blobs, roots=self._roots, limits=self._limits)
-        return found if self._filter.changes_nothing else filtered(found, self._filter)
+        given = partial(effects, package, self._blobs, roots=self._roots, limits=self._limits)
+        if self._filter.changes_nothing:
+            return given()
+        # No statement is about what is left out, however much that is.
+        return filtered(given(reading=partial(not_idle, self._conn)), self._filter)
 
     def finish(self) -> None:
         self._changes.flush()

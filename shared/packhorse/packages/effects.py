@@ -3,7 +3,7 @@
 The effects of one package do not overlap, so that its removals may all come before its writes.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -72,10 +72,12 @@ def effects(
     *,
     roots: Sequence[str] = (ROOT,),
     limits: PackageLimits = LIMITS,
+    reading: Callable[[Iterator[Node]], Iterator[Node]] = iter,
 ) -> Iterator[Effect]:
     """Yield what a package does to the tree; TEST and INVALIDATE do nothing. Memory is constant.
 
-    The nodes of a replacement are to be taken before the next effect is asked for.
+    The nodes of a replacement are to be taken before the next effect is asked for. Those of the
+    body come through `reading`.
 
     Raises:
         PackageRefused: type, action, paths or nodes are not what these roots and limits allow.
@@ -87,9 +89,9 @@ def effects(
     scope = admit(package, roots)
     part = part_of(package.entry)
     if part is not None:
-        yield Replacement(part, _all_of(part, unpack(package, blobs, limits)))
+        yield Replacement(part, _all_of(part, reading(unpack(package, blobs, limits))))
     elif exports(package.entry.action):
-        yield from _writes(unpack(package, blobs, limits), scope)
+        yield from _writes(reading(unpack(package, blobs, limits)), scope)
     elif removes(package.entry.action):
         yield from map(SubtreeRemoval, (*scope.shallow, *scope.deep))
 

@@ -1,11 +1,12 @@
 """A whole subscriber in the test's own process, and what the tests wait for in it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
 import psycopg
 
+from packhorse.content.node import Node
 from packhorse.content.tree import content_hash
 from packhorse.messaging.memory import MemoryJournal
 from packhorse.messaging.topics import standard_topics
@@ -50,6 +51,21 @@ def imported(subscriber: SubscriberProgram, offset: int, agent: str = "main") ->
     eventually(
         lambda: subscription(subscriber, agent).offset >= offset, f"{agent} reaches {offset}"
     )
+
+
+def heard_at_each(
+    reading: Callable[..., Iterator[Node]], url: str, pid: int, heard: list[Any]
+) -> Callable[..., Iterator[Node]]:
+    """Return a reading that notes behind each node when a session last sent a statement."""
+
+    def watched(*given: Any) -> Iterator[Node]:
+        for node in reading(*given):
+            yield node
+            heard.append(
+                *rows_of(url, f"SELECT query_start FROM pg_stat_activity WHERE pid = {pid}")
+            )
+
+    return watched
 
 
 def gap(subscriber: SubscriberProgram, text: str, agent: str = "main") -> None:

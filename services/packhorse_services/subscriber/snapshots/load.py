@@ -17,6 +17,7 @@ from packhorse.content.copying import copy_in
 from packhorse.content.node import ROOT, Node, ancestors_of, is_within
 from packhorse.db.metadata import BOOKKEEPER, IMPORTER
 from packhorse.db.roles import act_as
+from packhorse.db.rows import not_idle
 from packhorse.jobs.content_changes.change import ChangeKind, ContentChange
 from packhorse.jobs.content_changes.recording import record_changes
 from packhorse.jobs.content_changes.watches import list_watches
@@ -119,7 +120,7 @@ def _replace_content(connection: Connection, blobs: BlobStore, work: Load) -> No
     for root in work.roots:
         for region in taken.regions_at(root):
             _remove(connection, region, region.top_in(root) or root, work)
-    nodes = _counted((_all_nodes(work.snapshot, blobs)), work.progress)
+    nodes = _counted(not_idle(connection, _all_nodes(work.snapshot, blobs)), work.progress)
     held = (node for node in nodes if taken.holds(node.path))
     copy_in(connection, map(taken.node, _below(work.roots, held)))
     tops = {*map(taken.own, (*work.roots, *taken.include)), *taken.spared} - {ROOT}

@@ -2,15 +2,18 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
 from psycopg import Connection
 
 from packhorse.content.tree import upsert
+from packhorse.db import rows
 from packhorse.db.metadata import BOOKKEEPER, IMPORTER
 from packhorse.db.roles import act_as
 from packhorse.jobs.content_changes.watches import ContentWatch, add_watch
+from packhorse.packages import effects
 from packhorse.packages.path_filter import PathFilter
 from packhorse.wire.messages import Action, Status
 from packhorse_services.subscriber.journal.failures import Fenced
@@ -21,7 +24,7 @@ from tests.harness.snapshots import snapshot_of
 from tests.harness.subscriber import Worker, content_of, rows_of
 from tests.harness.waiting import eventually
 from tests.integration.subscriber.conftest import Workers
-from tests.integration.subscriber.running import imported, running
+from tests.integration.subscriber.running import heard_at_each, imported, running
 from tests.integration.subscriber.snapshots.histories import joining
 
 _LARGE = "x" * 600_000
@@ -77,6 +80,19 @@ def test_r35_what_is_left_out_whole_is_told_with_the_rule(feed: Feed, worker: Wo
     excluded = (Status.SKIPPED, True, "PACKHORSE_EXCLUDE names /site/private")
     done = (Status.IMPORTED, False, "")
     assert [told[offset] for offset in offsets] == [outside, excluded, excluded, done, done]
+
+
+def test_who_reads_what_is_left_out_is_not_idle_to_the_server(
+    feed: Feed, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker.path_filter = PathFilter(exclude=("/site/private",))
+    pid, heard = worker.begin()._connection.info.backend_pid, list[Any]()
+    monkeypatch.setattr(rows, "_UNHEARD_ITEMS", 1)
+    watched = heard_at_each(effects.unpack, worker.url, pid, heard)
+    monkeypatch.setattr(effects, "unpack", watched)
+    feed.add(page("/site"), *(page(f"/site/private/{n}") for n in range(4)), deep=["/site"])
+    worker.run()
+    assert len({*heard}) == len(heard) == 5
 
 
 def test_r14_what_is_left_out_and_bad_is_not_passed_over(feed: Feed, worker: Worker) -> None:

@@ -9,17 +9,20 @@ import psycopg
 import pytest
 
 from packhorse.blobs.api import BlobMissing
+from packhorse.db import rows
 from packhorse.packages.apply import INVALIDATE_CHANNEL
 from packhorse.packages.limits import PackageCorrupt
+from packhorse.packages.path_filter import PathFilter
 from packhorse.snapshots.parts import Change, EncodedNode, write_changes
 from packhorse.snapshots.snapshot import left_out, new_id, part_key
 from packhorse.wire.messages import CommandState
+from packhorse_services.subscriber.snapshots import load as loading
 from packhorse_services.subscriber.snapshots.load import Load, load
 from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.snapshots import snapshot_of
 from tests.harness.subscriber import content_of, rows_of
 from tests.harness.waiting import eventually
-from tests.integration.subscriber.running import gap, hash_of, imported, running
+from tests.integration.subscriber.running import gap, hash_of, heard_at_each, imported, running
 from tests.integration.subscriber.snapshots.histories import Complete
 
 
@@ -120,6 +123,19 @@ def test_a_load_can_be_given_up_between_parts_and_between_deletions(
         load(connection, feed.blobs, quiet, epoch_of(database_url))
     assert set(content_of(database_url)) == {"/b", "/c"}
     assert [one[0] for one in joined(database_url)] == [work.snapshot.id]
+
+
+def test_who_reads_what_is_left_out_is_not_idle_to_the_server(
+    feed: Feed, database_url: str, loaded: Callable[..., Load], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = dataclasses.replace(loaded(lambda _: None), path_filter=PathFilter(("/other",)))
+    monkeypatch.setattr(rows, "_UNHEARD_ITEMS", 1)
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        pid, heard = connection.info.backend_pid, list[Any]()
+        watched = heard_at_each(loading.read_part, database_url, pid, heard)
+        monkeypatch.setattr(loading, "read_part", watched)
+        load(connection, feed.blobs, work, epoch_of(database_url))
+    assert len({*heard}) == len(heard) == 2
 
 
 def test_r8_a_part_is_loaded_with_its_changes(
