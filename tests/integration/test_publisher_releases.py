@@ -168,6 +168,7 @@ def test_what_is_cancelled_or_gone_at_its_moment_is_not_sent_and_told(site: Site
             assert "'/nowhere' does not exist" in failed["reason"]
             shown = await s.get(f"/distributions/{gone}")
             assert (shown["state"], shown["reason"]) == ("FAILED", failed["reason"])
+            assert (await change(s, gone, targets=[])).json()["state"] == "DRAFT"
             assert sent(s) == []
             s.author.write(page("/nowhere"))
             await change(s, gone, at="now")

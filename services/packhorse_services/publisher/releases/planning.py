@@ -78,7 +78,7 @@ class Releases:
             return self._planned(connection, release, moment), False
 
     def change(self, named: str, change: ReleaseChange) -> Release:
-        """Change an open release; what FAILED is SCHEDULED again when it gets a moment.
+        """Change an open release; what FAILED is a DRAFT until it gets another moment.
 
         Raises `UnknownRelease`, `ReleaseEnded`, `PathRefused`, `ReleaseRefused`,
         `UnknownSubscriber`.
@@ -91,7 +91,8 @@ class Releases:
             if found.state not in OPEN:
                 raise ended(found)
             self._withdraw(connection, found)
-            moment = change.moment if change.moves else found.fires_at
+            kept = None if found.state == "FAILED" else found.fires_at
+            moment = change.moment if change.moves else kept
             return self._planned(connection, changed(found, change), moment)
 
     def cancel(self, named: str, roots: Sequence[str]) -> Release:

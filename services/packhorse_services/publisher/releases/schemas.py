@@ -25,8 +25,8 @@ ReleaseStateName = Literal["DRAFT", "SCHEDULED", "SENT", "FAILED", "CANCELLED"]
 STATE: Any = Field(
     description="DRAFT: it has no moment. SCHEDULED: it goes out at its moment, or as soon after "
     "it as `reason` is over. SENT: it is the package `package_id`, whose distribution says the "
-    "rest. FAILED: it could not be sent, for `reason`; with another moment it is SCHEDULED again. "
-    "CANCELLED: it does not go out"
+    "rest. FAILED: it could not be sent, for `reason`; with another moment it is SCHEDULED again, "
+    "and changed without one it is a DRAFT. CANCELLED: it does not go out"
 )
 
 
