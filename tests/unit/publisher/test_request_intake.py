@@ -76,6 +76,14 @@ def fail_with(error: Exception) -> Callable[[Sequence[Pending]], None]:
     return fail
 
 
+class HastyClock(ManualClock):
+    """Moves on by itself as far as somebody waits."""
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        self.advance(seconds)
+        return event.is_set()
+
+
 class Gate:
     """Holds a group back until the test opens it."""
 
@@ -154,6 +162,23 @@ def test_a_database_that_stays_away_is_reported() -> None:
     with running(ScriptedPublishing(*[fail_with(cut)] * 100), give_up_s=0.0) as intake:
         future = intake.submit(request("/a")).future
         assert future.exception(120) is cut
+
+
+def test_failures_with_progress_in_between_are_counted_anew() -> None:
+    gate, clock, cut = Gate(), HastyClock(), fail_with(psycopg.OperationalError("cut"))
+
+    def answer_one(group: Sequence[Pending]) -> None:
+        clock.advance(30)
+        answer_first(group)
+
+    publishing = ScriptedPublishing(gate, cut, answer_one, cut)
+    with running(publishing, clock, give_up_s=20.0) as intake:
+        intake.submit(request("/a"))
+        assert gate.reached.wait(120)
+        pendings = [intake.submit(request("/a")) for _ in range(3)]
+        gate.open.set()
+        for pending in pendings:
+            assert pending.future.result(120).offset == 1
 
 
 def test_a_bug_fails_its_group_and_not_the_thread() -> None:

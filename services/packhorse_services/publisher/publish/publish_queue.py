@@ -186,13 +186,14 @@ class PublishQueue:
         return drained
 
     def _publish(self, group: Sequence[Pending], stopping: threading.Event) -> None:
-        """Publish until every request has its answer, or until failures have gone on too long."""
-        give_up: float | None = None  # counted from the first failure: an export may take longer
+        """Publish until each has its answer, or failures go on for too long without progress."""
+        give_up: float | None = None  # counted from a first failure: an export may take longer
         unanswered = list(group)
         while unanswered:
             error = self._watched(unanswered)
             unanswered = [pending for pending in unanswered if not pending.future.done()]
             if error is None:
+                give_up = None
                 continue
             now = self._clock.monotonic()
             give_up = give_up or now + self._give_up_s
