@@ -145,6 +145,10 @@ def test_bodies_name_what_they_mean_and_callers_need_the_scope(
             for body in ({}, {"offsets": []}, {"reason": ""}, {"offsets": [-1]}, {"all": True}):
                 refused = await s.client.post(f"{ERRORS}/{action}", json=body, headers=as_("admin"))
                 assert refused.status_code == 422, (action, body)
+        body = {"reason": "x", "again": True}
+        refused = await s.client.post(f"{ERRORS}/redistribute", json=body, headers=as_("admin"))
+        assert (refused.status_code, "name the offsets" in refused.text) == (422, True)
+        for action in ("redistribute", "dismiss"):
             unknown = await s.client.post(
                 f"{ERRORS}/{action}", json={"reason": "x"}, headers=as_("admin")
             )

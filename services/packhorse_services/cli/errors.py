@@ -28,7 +28,9 @@ Offsets = Annotated[
 Reason = Annotated[
     str | None, typer.Option(help="All whose reason contains this, in either case of letters.")
 ]
-Again = Annotated[bool, typer.Option("--again", help="Also what was distributed again before.")]
+Again = Annotated[
+    bool, typer.Option("--again", help="Also what was distributed again before; with offsets.")
+]
 
 
 @dataclass(frozen=True, kw_only=True)

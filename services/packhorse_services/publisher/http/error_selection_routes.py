@@ -50,7 +50,15 @@ class EntriesBody(StrictBody):
 class RedistributeBody(EntriesBody):
     """Which entries are distributed again."""
 
-    again: bool = Field(default=False, description="Also those that were distributed again before")
+    again: bool = Field(
+        default=False, description="Also those that were distributed again before; with `offsets`"
+    )
+
+    @model_validator(mode="after")
+    def _names_what_goes_out_twice(self) -> Self:
+        if self.again and self.offsets is None:
+            raise ValueError("name the offsets of what is distributed again once more")
+        return self
 
 
 class RedistributedEntry(BaseModel):
@@ -67,7 +75,10 @@ class Redistributed(BaseModel):
 
     subscriber: str
     entries: list[RedistributedEntry]
-    more: bool = Field(description=f"The reason is that of more than {MOST} entries: ask again")
+    more: bool = Field(
+        description=f"The reason is that of more than {MOST} entries: ask again. Those that stay "
+        "REFUSED come each time: dismiss them, or name the offsets of others"
+    )
 
 
 class Dismissed(BaseModel):

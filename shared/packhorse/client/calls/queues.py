@@ -118,7 +118,8 @@ def redistribute_all(
 ) -> Operation[Document]:
     """Distribute several packages again, by their offsets or all with a part of their `reason`.
 
-    Returns what became of each, as `entries`, and whether there are `more`.
+    `again` goes with offsets. Returns what became of each, as `entries`, and whether there are
+    `more`.
     """
     body = {**_meant(offsets, reason), "again": again}
     path = f"/queues/{segment(subscriber)}/errors/redistribute"
