@@ -109,6 +109,24 @@ def test_r5_a_known_key_gets_its_answer_however_full_the_queue_is(
     service.run(play)
 
 
+def test_a_batch_at_a_full_queue_has_the_outcomes_of_its_requests_alone(
+    service: PublisherService,
+) -> None:
+    async def play(service: PublisherService) -> None:
+        known = {"action": "ADD", "paths": ["/q"], "idempotency_key": "k"}
+        await service.announce("slow", -1)
+        first = await service.accepted("/q", headers={"Idempotency-Key": "k"})
+        await fill(service, 2)
+        await service.until(lambda: _has(service, 3))
+        requests = [{"action": "ADD", "paths": ["/p"]}, {"action": "TEST"}, known]
+        answer = await service.client.post("/distribute/batch", json={"requests": requests})
+        outcomes = answer.json()["outcomes"]
+        assert [one["status"] for one in outcomes] == [429, 202, 202]
+        assert outcomes[2]["accepted"]["id"] == first["id"]
+
+    service.run(play)
+
+
 def test_too_many_requests_at_a_time_are_asked_to_slow_down(
     service: PublisherService, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,7 +39,6 @@ from packhorse_services.publisher.http.submission import (
 )
 from packhorse_services.publisher.outbox.producers import EarlierRefused
 from packhorse_services.publisher.outbox.request import Accepted, Pending
-from packhorse_services.publisher.publish.admission import QueueFull
 
 _router = APIRouter(route_class=StrictRoute, tags=["distributions"])
 
@@ -117,7 +116,6 @@ class _Batch:
         self._last: dict[str, Pending | Exception] = {}
         """What became of each producer's last request."""
         self._unreadable: Exception | None = None
-        self._full: QueueFull | None = None
 
     async def take(self, one: BatchedRequest | _Invalid) -> Accepted | Pending | Exception:
         """Return a request that is on its way, or what is certain already."""
@@ -134,17 +132,12 @@ class _Batch:
     async def _take(
         self, one: BatchedRequest, before: Pending | Exception | None
     ) -> Accepted | Pending | Exception:
-        if self._full is not None:
-            return self._full  # one look into the database for a batch that is refused is enough
         if isinstance(before, Exception):
             return EarlierRefused("an earlier request of this producer was refused; send it again")
         try:
             requested = requested_of(self._publisher, one, self._caller, one.idempotency_key)
             known = await self._publisher.admission.known(requested)
             return known or self._publisher.intake.submit(requested, behind=before)
-        except QueueFull as error:
-            self._full = error
-            return error
         except Exception as error:
             return error
 
