@@ -2,10 +2,11 @@
 
 import asyncio
 import threading
+from collections.abc import Iterator, Sequence
 
 import pytest
 
-from packhorse.messaging.api import Outgoing, TopicSpec
+from packhorse.messaging.api import Outgoing, Record, TopicSpec
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
 from packhorse.wire.package_codec import encode_package
@@ -102,6 +103,24 @@ def test_a_range_ends_where_the_cache_begins() -> None:
     cache = QueueCache("main", 20)
     RangeFetch(Ranges(journal, "package", threading.Event()), cache).fetch_above(9)
     assert (cache.low, offsets(cache, 9, 100)) == (10, [10, *range(12, 20)])
+
+
+def test_r17_a_cache_that_is_trimmed_while_a_range_is_read_is_not_full() -> None:
+    journal, cache = journal_of(*[add()] * 25), QueueCache("main", 20)
+    cache.extend([package_record(offset, add()) for offset in range(20, 25)])
+
+    class Trimming(Ranges):
+        def batches(self, start: int, end: int, max_records: int = 5) -> Iterator[Sequence[Record]]:
+            for number, records in enumerate(super().batches(start, end, 5)):
+                if number == 1:
+                    cache.trim(25)
+                yield records
+
+    fetch = RangeFetch(Trimming(journal, "package", threading.Event()), cache)
+    fetch.fetch_above(9)
+    assert (cache.low, fetch.full) == (25, False)
+    fetch.fetch_above(19)
+    assert (cache.low, offsets(cache, 19, 100)) == (20, [20, 21, 22, 23, 24])
 
 
 def test_nothing_is_sent_to_fill_a_cache() -> None:

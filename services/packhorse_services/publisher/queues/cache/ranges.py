@@ -61,7 +61,8 @@ class RangeFetch:
     def fetch_above(self, offset: int) -> None:
         """Put what lies between `offset` and the cache's low end into the cache, newest first.
 
-        Ends early when half of the cache's bytes are taken: the rest is for the tail to grow.
+        Ends early when half of the cache's bytes are taken: the rest is for the tail to grow. And
+        when the cache was trimmed meanwhile, or both would go on for as long as somebody is away.
         """
         while not self.cache.covers(offset):
             room = self.cache.max_bytes // 2 - self.cache.size
@@ -74,8 +75,8 @@ class RangeFetch:
             PUBLISHER_CACHE_FETCHES.inc()
             segments, start = self._collect(start, end, room)
             self.cache.prepend(segments, start, end)
-            if self.cache.low >= end:  # not even one segment fits
-                self.full = True
+            if self.cache.low >= end:
+                self.full = self.cache.low == end  # not even one segment fits; else it was trimmed
                 return
 
     def _collect(self, start: int, end: int, room: int) -> tuple[list[ColumnSegment], int]:
