@@ -149,6 +149,25 @@ def test_r17_callers_share_a_page_from_the_journal_within_their_deadline(
         assert journal.read_from == [100, 3], "they share the read that is under way"
 
 
+def test_r17_a_page_that_nobody_waits_for_any_more_is_not_read(journal: WatchedJournal) -> None:
+    append(journal, 100)
+
+    async def give_up(feed: QueueFeed, start: int) -> None:
+        with pytest.raises(QueueLoading):
+            await feed.page(PageRange(start, -1, 5), 0)
+
+    async def scenario(feed: QueueFeed) -> None:
+        await asyncio.gather(*(give_up(feed, start) for start in range(20)))
+        journal.may_read.set()
+        assert (await feed.page(PageRange(50, -1, 5), WAIT_S)).behind == 54
+
+    with running(journal, ManualClock()) as feed:
+        asyncio.run(feed.need(99, WAIT_S))
+        journal.may_read.clear()
+        asyncio.run(scenario(feed))
+        assert len(journal.read_from) <= 4, "the tail, what had begun, and what was waited for"
+
+
 def test_r15_a_filtered_page_from_the_journal_goes_on_in_the_cache(
     journal: WatchedJournal,
 ) -> None:

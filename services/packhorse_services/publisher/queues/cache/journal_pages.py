@@ -1,5 +1,6 @@
 """Pages of queues that are older than the cache: read from the journal, kept nowhere (R15, R17)."""
 
+from collections import Counter
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -32,6 +33,8 @@ class JournalPages:
     def __init__(self, ranges: Ranges, agent: str) -> None:
         self._ranges, self._agent = ranges, agent.encode()
         self._reading: dict[PageRange, Future[QueuePage]] = {}
+        self._waiting: Counter[Future[QueuePage]] = Counter()
+        """How many callers wait for it: what nobody waits for any more is not begun."""
         self._readers = Threads("queue-page", _THREADS)
 
     async def read(self, wanted: PageRange, timeout: float) -> QueuePage:
@@ -40,7 +43,15 @@ class JournalPages:
         Costs at most 20,000 records or 8 MiB of entries. Raises TimeoutError, and
         `JournalUnavailable`.
         """
-        return await shared_result(self._page(wanted), timeout)
+        reading = self._page(wanted)
+        self._waiting[reading] += 1
+        try:
+            return await shared_result(reading, timeout)
+        finally:
+            self._waiting[reading] -= 1
+            if not self._waiting[reading]:
+                del self._waiting[reading]
+                reading.cancel()  # it has not begun, or ends by itself
 
     def stop(self) -> None:
         """Stop the threads; what is under way ends at its next record."""
