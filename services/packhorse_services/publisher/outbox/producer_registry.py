@@ -19,7 +19,7 @@ from packhorse_services.publisher.outbox.producers import ProducerKey
 
 _LOCK = 0x70726F64  # "prod"
 _AT_ONCE = 4
-"""How many register at a time: each may wait for a lock, and others need connections too."""
+"""How many register or pass over at a time: each may wait for a lock, which takes a connection."""
 
 _SHARE = 10
 """One caller may have the n-th part of all producers."""
@@ -162,7 +162,7 @@ class ProducerRegistry:
         the producer's.
         """
         key = ProducerKey(self._agent, caller, name)
-        async with as_bookkeeper(self._pool) as connection:
+        async with self._places, as_bookkeeper(self._pool) as connection:
             await self._limit_patience(connection)
             with _in_use_reported():
                 passed = await connection.execute(
