@@ -1,11 +1,13 @@
 """429 while a live subscriber is too far behind, over HTTP; what is known gets its answer."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from packhorse.db.connect import connect
 from packhorse.runtime.metrics import PUBLISHER_REQUESTS
 from packhorse_services.publisher.publish import publish_queue
 from tests.harness.publisher_service import PublisherService
@@ -125,6 +127,35 @@ def test_a_batch_at_a_full_queue_has_the_outcomes_of_its_requests_alone(
         assert outcomes[2]["accepted"]["id"] == first["id"]
 
     service.run(play)
+
+
+def test_a_look_at_a_producer_that_is_locked_holds_nothing_else_up(
+    service: PublisherService,
+) -> None:
+    async def play(service: PublisherService) -> None:
+        epoch = (await service.client.put("/producers/import")).json()["epoch"]
+        await fill(service)
+        numbers = [{"name": "import", "epoch": epoch, "sequence": n} for n in range(3)]
+        with connect(service.author.database_url, "tests") as holder:
+            holder.execute("SELECT FROM bookkeeping.producer FOR UPDATE")
+            looks = [service.distribute("/p", producer=number) for number in numbers]
+            asked = [asyncio.ensure_future(look) for look in looks]
+            await service.until(lambda: _waiting_for_locks(service, 2))
+            with service.watermark._pool.connection(timeout=0) as connection:
+                connection.execute("SELECT 1")
+            holder.rollback()
+        for answer in await asyncio.gather(*asked):
+            assert_queue_full(answer)
+
+    service.run(play)
+
+
+async def _waiting_for_locks(service: PublisherService, number: int) -> bool:
+    waiting = (
+        "SELECT FROM pg_stat_activity WHERE datname = current_database() "
+        "AND wait_event_type = 'Lock'"
+    )
+    return len(service.author.rows(waiting)) >= number
 
 
 def test_too_many_requests_at_a_time_are_asked_to_slow_down(

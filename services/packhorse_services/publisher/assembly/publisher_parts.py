@@ -247,7 +247,7 @@ class _Assembly:
 
     def _admission(self) -> Admission:
         limits = QueueLimits(self.settings.queue_packages, self.settings.queue_bytes)
-        return Admission(self.queues, limits, self.tasks)
+        return Admission(self.queues, limits, self.pool.share(2))
 
 
 def _ask_journal(journal: Journal, topic: str) -> None:
