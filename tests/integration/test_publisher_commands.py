@@ -1,6 +1,7 @@
 """Commands over HTTP: issued, sent, seen, ended; who gave them; what may be asked of whom."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,6 +93,27 @@ def test_a_clear_of_a_queue_that_is_older_than_the_cache_returns_bounds() -> Non
     for bound, covered in {-1: (0, 0), 9: (0, 0), 10: (0, 1), 49: (0, 40), 200: (0, 90)}.items():
         extent = _between(cache, 9, bound)
         assert (extent.at_least, extent.at_most) == covered, bound
+
+
+def test_r24_a_clear_is_of_the_log_that_its_bound_is_of(
+    service: PublisherService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(s: PublisherService) -> None:
+        queues = s.parts.app.state.publisher.queues
+        read = queues.queue
+
+        async def replaced(name: str) -> Any:
+            queue = await read(name)
+            monkeypatch.setattr(queues.feed, "identity", "another")
+            return queue
+
+        await s.announce("sub1", -1, editable=True)
+        monkeypatch.setattr(queues, "queue", replaced)
+        refused = await s.client.post("/queues/sub1/clear")
+        assert (refused.status_code, "replaced" in refused.text) == (503, True)
+        assert commands(s) == []
+
+    service.run(scenario)
 
 
 def test_pause_resume_and_stop_are_commands_too(service: PublisherService) -> None:
