@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 import psycopg
@@ -12,7 +13,7 @@ from packhorse.clock import Clock, SystemClock
 from packhorse.errors import Permanent
 from packhorse_services.publisher.outbox.append_lock import AppendLockBusy
 from packhorse_services.publisher.outbox.idempotency import KeyInProgress
-from packhorse_services.publisher.outbox.request import Pending
+from packhorse_services.publisher.outbox.request import Pending, ReleaseVersion
 from packhorse_services.publisher.publish.publish_queue import NO_PROGRESS_S, NoProgress
 from packhorse_services.publisher.publish.publishing import Publishing
 from packhorse_services.publisher.publish.request_intake import PublisherStopping, RequestIntake
@@ -212,6 +213,18 @@ def test_r5_a_key_is_free_again_when_its_request_is_answered() -> None:
         with pytest.raises(ZeroDivisionError):
             second.future.result(120)
         unrefused(again, KeyInProgress).future.result(120)
+
+
+def test_a_release_is_not_twice_in_one_group() -> None:
+    gate, release = Gate(), ReleaseVersion("release-1", 1)
+    with running(ScriptedPublishing(gate)) as intake:
+        first = intake.submit(replace(request("/a"), release=release))
+        with pytest.raises(KeyInProgress):
+            intake.submit(replace(request("/a"), release=release))
+        other = intake.submit(replace(request("/a"), release=replace(release, version=2)))
+        gate.open.set()
+        for pending in (first, other):
+            assert pending.future.result(120).offset == 1
 
 
 def test_stopping_answers_everybody() -> None:

@@ -6,7 +6,11 @@ from packhorse.clock import Clock
 from packhorse.errors import PackhorseError, Transient
 from packhorse.wire.actions import exports
 from packhorse_services.publisher.outbox.idempotency import CallerKey, KeyInProgress, key_of
-from packhorse_services.publisher.outbox.request import DistributionRequest, Pending
+from packhorse_services.publisher.outbox.request import (
+    DistributionRequest,
+    Pending,
+    ReleaseVersion,
+)
 from packhorse_services.publisher.publish.early_export import EarlyPublishing
 from packhorse_services.publisher.publish.publish_queue import (
     PublisherStopping,
@@ -50,7 +54,7 @@ class RequestIntake:
             )
         self._large, self._sources = large, sources
         self._taken: dict[str, tuple[PublishQueue, int]] = {}
-        self._keys: set[CallerKey] = set()
+        self._keys: set[CallerKey | ReleaseVersion] = set()
         self._lock = threading.Lock()
 
     def submit(self, request: DistributionRequest, behind: Pending | None = None) -> Pending:
@@ -59,7 +63,7 @@ class RequestIntake:
         It is refused when `behind` is, an earlier one of its producer's (`EarlierRefused`).
 
         Cancelling the future succeeds until the export begins. Raises `TooManyWaiting`,
-        `PublisherStopping`, or `KeyInProgress` while the same key is on its way here.
+        `PublisherStopping`, or `KeyInProgress` while the same key or release is on its way here.
         """
         pending = Pending(request, behind=behind)
         line = self._line_for(pending)
@@ -121,15 +125,17 @@ class RequestIntake:
                 self._taken[name] = line, count - 1
 
     def _reserve(self, pending: Pending) -> None:
-        key = key_of(pending.request)
+        key = pending.request.release or key_of(pending.request)
         if key is None:
             return
         with self._lock:
             if key in self._keys:
-                raise KeyInProgress("a request with this Idempotency-Key is being published")
+                raise KeyInProgress(
+                    "a request with this Idempotency-Key, or of this release, is being published"
+                )
             self._keys.add(key)
         pending.future.add_done_callback(lambda _: self._release(key))
 
-    def _release(self, key: CallerKey) -> None:
+    def _release(self, key: CallerKey | ReleaseVersion) -> None:
         with self._lock:
             self._keys.discard(key)
