@@ -131,15 +131,13 @@ class _Assembly:
         )
 
     def _collaborators(self) -> Collaborators:
-        distributions = DistributionQuery(self.routes_pool, self.queues, self._deliveries())
+        deliveries = DeliveryStatusQuery(self.routes_pool, self.queues, self.outcomes.watermark)
         return Collaborators(
             intake=self.intake,
             admission=self.admission,
             queues=self.queues,
-            distributions=distributions,
-            distribution_list=DistributionList(
-                self.routes_pool, distributions, self.settings.agent
-            ),
+            distributions=DistributionQuery(self.routes_pool, self.queues, deliveries),
+            distribution_list=DistributionList(self.routes_pool, deliveries, self.settings.agent),
             commands=CommandIssuer(
                 self.commands_share,
                 self.journal,
@@ -226,9 +224,6 @@ class _Assembly:
             self.tasks,
             self.backends.cluster,
         )
-
-    def _deliveries(self) -> DeliveryStatusQuery:
-        return DeliveryStatusQuery(self.routes_pool, self.queues, self.outcomes.watermark)
 
     def _hub(self) -> EventHub:
         logs = event_logs(self.journal, self.topics, self.settings.agent)

@@ -16,11 +16,8 @@ from packhorse.content.node import is_within
 from packhorse.db.transactions import as_bookkeeper
 from packhorse.runtime.cursors import foreign_cursor, read_cursor, write_cursor
 from packhorse.wire.messages import Action, PackageEntry
-from packhorse_services.publisher.distributions.delivery_status import Pool
-from packhorse_services.publisher.distributions.distribution_query import (
-    Distribution,
-    DistributionQuery,
-)
+from packhorse_services.publisher.distributions.delivery_status import DeliveryStatusQuery, Pool
+from packhorse_services.publisher.distributions.distribution_query import Distribution
 from packhorse_services.publisher.outbox import outbox_rows
 from packhorse_services.publisher.outcomes.distribution_state import (
     DistributionState,
@@ -84,8 +81,8 @@ class DistributionPage:
 class DistributionList:
     """Answers for one publisher agent."""
 
-    def __init__(self, pool: Pool, distributions: DistributionQuery, agent: str) -> None:
-        self._pool, self._distributions, self._agent = pool, distributions, agent
+    def __init__(self, pool: Pool, deliveries: DeliveryStatusQuery, agent: str) -> None:
+        self._pool, self._deliveries, self._agent = pool, deliveries, agent
 
     async def page(
         self, wanted: DistributionFilter, limit: int, behind: Place | None = None
@@ -94,14 +91,14 @@ class DistributionList:
 
         The page then has a `behind` all the same.
         """
-        search = _Search(wanted, self._agent, limit, self._distributions.reached(), behind)
+        search = _Search(wanted, self._agent, limit, self._deliveries.reached(), behind)
         async with as_bookkeeper(self._pool) as connection:
             while search.may_look:
                 # Thousands of paths take their time, in which the event loop has others to serve.
                 stored = await _rows(connection, search.behind)
                 rows = await asyncio.to_thread(_read, stored)
                 targets = {row.found.offset: row.found.entry.targets for row in rows}
-                search.other = await self._distributions.not_imported(
+                search.other = await self._deliveries.not_imported(
                     connection, {at: names for at, names in targets.items() if at is not None}
                 )
                 if not await asyncio.to_thread(search.take, rows):

@@ -5,13 +5,11 @@ with it follows from their announcements and statuses.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-
-from psycopg import AsyncConnection
 
 from packhorse.db.transactions import as_bookkeeper
 from packhorse.wire.messages import PackageEntry
@@ -21,11 +19,7 @@ from packhorse_services.publisher.distributions.delivery_status import (
     Pool,
 )
 from packhorse_services.publisher.outbox import outbox_rows
-from packhorse_services.publisher.outcomes.distribution_state import (
-    DistributionState,
-    Reached,
-    state_of,
-)
+from packhorse_services.publisher.outcomes.distribution_state import DistributionState, state_of
 from packhorse_services.publisher.queues.queue import Queues
 
 _LOOK_S = 1.0
@@ -94,19 +88,6 @@ class DistributionQuery:
             state_of(there, package_id, offset, other)
             for (package_id, offset, _), there in zip(packages, reached, strict=True)
         ]
-
-    def reached(self) -> Reached:
-        """Return how far subscribers are now."""
-        return self._deliveries.reached()
-
-    async def not_imported(
-        self, connection: AsyncConnection, targets: Mapping[int, Collection[str]]
-    ) -> AbstractSet[tuple[int, str]]:
-        """Return what `state_of` has to know besides, in a transaction of the bookkeeper.
-
-        `targets` are by the packages' offsets.
-        """
-        return await self._deliveries.not_imported(connection, targets)
 
     async def wait(self, offset: int, targets: Collection[str], seconds: float) -> None:
         """Return once every live subscriber is done with it, or after `seconds`.
