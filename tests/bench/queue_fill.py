@@ -68,7 +68,7 @@ def append(journal: Journal, topic: str, records: int) -> None:
 def fetch(journal: Journal, topic: str, records: int) -> None:
     cache = QueueCache(AGENT, records)
     RangeFetch(Ranges(journal, topic, threading.Event()), cache).fetch_above(-1)
-    assert cache.length(-1) == records
+    assert cache.extent(-1).length == records
 
 
 def drain(journal: Journal, topic: str, records: int) -> None:

@@ -103,7 +103,7 @@ class QueueCacheMachine(RuleBasedStateMachine):
             if view is None:
                 assert max(after + 1, self.oldest) < self.cache.low
                 continue
-            assert view.length == len(wanted) == self.cache.length(after)
+            assert len(wanted) == self.cache.extent(after).length
             assert self.cache.backlog(after) == (len(wanted), sum(row[4] for row in wanted))
             assert [flat(one) for one in view.page.entries] == wanted[:5]
             assert (flat(view.head) if view.head else None) == (wanted[0] if wanted else None)

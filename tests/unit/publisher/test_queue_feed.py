@@ -80,13 +80,13 @@ def test_r17_only_the_missing_range_is_fetched_once_for_all(journal: WatchedJour
 
     with running(journal, ManualClock()) as feed:
         asyncio.run(everybody(feed, 5))
-        assert (feed.cache.low, feed.cache.length(5)) == (6, 4)
+        assert (feed.cache.low, feed.cache.extent(5).length) == (6, 4)
         asyncio.run(everybody(feed, -1))
-        assert feed.cache.length(-1) == 10
+        assert feed.cache.extent(-1).length == 10
         asyncio.run(everybody(feed, 3))
         assert journal.read_from == [10, 6, 0]
         append(journal, 3)
-        eventually(lambda: feed.cache.length(-1) == 13)
+        eventually(lambda: feed.cache.extent(-1).length == 13)
 
 
 def test_r17_a_fetch_that_takes_too_long_goes_on(journal: WatchedJournal) -> None:
@@ -111,7 +111,7 @@ def test_r17_memory_is_bounded_and_pages_are_exact_below_it(
         assert feed.cache.size <= 200_000
         assert 0 < feed.cache.low < 900
         assert asyncio.run(feed.need(900, WAIT_S))
-        assert feed.cache.length(900) == 99
+        assert feed.cache.extent(900).length == 99
         extent = feed.cache.extent(-1)
         assert extent.at_least == 1_000 - feed.cache.low
         assert (extent.at_most, extent.length) == (1_000, None)
@@ -191,12 +191,12 @@ def test_r15_what_the_log_has_forgotten_is_shown_no_more(journal: WatchedJournal
 
         def is_forgotten() -> bool:
             clock.advance(16)  # again and again: the tail may count from what it reads now
-            return feed.cache.length(-1) == 7
+            return feed.cache.extent(-1).length == 7
 
         clock.advance(16)
         append(journal, 1)  # it wakes the tail
         eventually(is_forgotten)
-        assert feed.cache.length(7) == 3
+        assert feed.cache.extent(7).length == 3
 
 
 def test_r17_a_tail_that_retention_has_overtaken_goes_on(journal: WatchedJournal) -> None:
@@ -213,7 +213,7 @@ def test_r17_a_tail_that_retention_has_overtaken_goes_on(journal: WatchedJournal
             return feed.cache.next == 10
 
         eventually(is_followed_again)
-        assert feed.cache.length(-1) == 5
+        assert feed.cache.extent(-1).length == 5
 
 
 def test_r24_another_topic_of_that_name_is_another_log(
@@ -229,8 +229,8 @@ def test_r24_another_topic_of_that_name_is_another_log(
 
         def follows_the_new_one() -> bool:
             clock.advance(2)
-            return bool(feed.cache.length(-1) == 2 or feed.cache.next == 2)
+            return bool(feed.cache.extent(-1).length == 2 or feed.cache.next == 2)
 
         eventually(follows_the_new_one)
         asyncio.run(feed.need(-1, WAIT_S))
-        assert feed.cache.length(-1) == 2
+        assert feed.cache.extent(-1).length == 2

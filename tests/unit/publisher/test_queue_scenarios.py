@@ -40,7 +40,7 @@ def offsets(cache: QueueCache, after: int, limit: int, skip_to: int = -1) -> lis
 def test_an_empty_queue_has_no_head() -> None:
     view = QueueCache("main").view(-1, 10)
     assert view is not None
-    assert (view.length, view.head, view.page.entries) == (0, None, ())
+    assert (view.head, view.page.entries) == (None, ())
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_pages(
 
 
 def test_the_queue_is_a_live_view(cache: QueueCache) -> None:
-    assert (cache.length(-1), cache.newest()) == (5, 194)
+    assert (cache.extent(-1).length, cache.newest()) == (5, 194)
     cache.extend([package_record(200, add())])
-    assert (cache.length(-1), cache.newest(), cache.length(194)) == (6, 200, 1)
+    assert (cache.extent(-1).length, cache.newest(), cache.extent(194).length) == (6, 200, 1)
 
 
 def test_only_packages_of_the_agent_count_and_no_tests() -> None:
@@ -81,7 +81,7 @@ def test_only_packages_of_the_agent_count_and_no_tests() -> None:
     caches = {agent: QueueCache(agent) for agent in ("agent1", "agent2", "agent3")}
     for one in caches.values():
         one.extend(records)
-    assert {agent: one.length(-1) for agent, one in caches.items()} == {
+    assert {agent: one.extent(-1).length for agent, one in caches.items()} == {
         "agent1": 1,
         "agent2": 0,
         "agent3": 3,
@@ -128,7 +128,7 @@ def test_nothing_is_sent_to_fill_a_cache() -> None:
     feed = QueueFeed(journal, "package", QueueCache("main"), clock=ManualClock())
     feed.start()
     assert asyncio.run(feed.need(-1, 120))
-    assert (feed.cache.length(-1), journal.bounds("package").next) == (0, 2)
+    assert (feed.cache.extent(-1).length, journal.bounds("package").next) == (0, 2)
     feed.stop(120)
     feed.stop(120)
 

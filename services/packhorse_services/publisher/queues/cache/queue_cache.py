@@ -38,9 +38,8 @@ class QueueLength:
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """A queue at one moment: how long it is, its first entry, and a page of it."""
+    """A queue at one moment: its first entry, and a page of it."""
 
-    length: int
     head: QueueEntry | None
     page: QueuePage
 
@@ -140,11 +139,6 @@ class QueueCache:
             self._oldest = max(self._oldest, oldest)
             self._trim(self._oldest)
 
-    def length(self, after: int) -> int | None:
-        """Return how many packages lie above `after`; None when not all of them are here."""
-        with self._lock:
-            return self._length(after) if self.covers(after) else None
-
     def position(self, after: int) -> int | None:
         """Return a number for `after`; of two, the difference is the packages in between.
 
@@ -185,7 +179,7 @@ class QueueCache:
                 return None
             head = self._scan(self._start(after), 1, ALL).entries
             page = self._scan(max(self._start(after), skip_to), limit, wanted)
-            return QueueView(self._length(after), head[0] if head else None, page)
+            return QueueView(head[0] if head else None, page)
 
     def page(self, start: int, limit: int, wanted: EntryFilter) -> QueuePage | None:
         """Return a page of the packages from offset `start` on; None when `start` is not here."""
