@@ -86,8 +86,9 @@ def test_a_duplicate_on_its_way_is_unknown_until_it_is_in_the_log(
         epoch = (await register(service)).json()["epoch"]
         assert (await send(service, epoch, 1)).status_code == 202
         service.journal.away = True
-        first = (await send(service, epoch, 2)).json()
-        assert first["offset"] is None
+        answer = await send(service, epoch, 2, headers={"Prefer": "wait=9"})
+        first = answer.json()
+        assert (first["offset"], "preference-applied" in answer.headers) == (None, False)
         unknown = await send(service, epoch, 2)
         assert kind(unknown) == (503, "duplicate-unknown")
         assert int(unknown.headers["Retry-After"]) >= 1

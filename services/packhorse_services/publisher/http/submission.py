@@ -104,15 +104,15 @@ async def ended(publisher: Collaborators, pending: Pending) -> Accepted:
 async def answer(request: Request, accepted: Accepted, wait: int | None) -> Response:
     """Return the answer to a request, `wait` seconds later unless everybody has it before.
 
-    What can't be waited for, because too many wait already, is answered at once.
+    What can't be waited for, because too many wait already, or the journal has no such package
+    yet, is answered at once, without `Preference-Applied`.
     """
     publisher = of(request)
     headers = {"Location": _location(accepted)}
-    if wait is not None:
+    if wait is not None and accepted.offset is not None:
+        known = accepted.offset, accepted.targets
         with suppress(TooManyWaits, ClientDisconnect):
-            if accepted.offset is not None:
-                known = accepted.offset, accepted.targets
-                await waited(request, partial(publisher.distributions.wait, *known, wait))
+            await waited(request, partial(publisher.distributions.wait, *known, wait))
             headers["Preference-Applied"] = f"wait={wait}"
     [document] = await accepted_documents(publisher, [accepted])
     return Response(document.model_dump_json(), 202, headers, "application/json")
