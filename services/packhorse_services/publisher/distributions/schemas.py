@@ -50,9 +50,9 @@ TargetName = Annotated[str, Field(min_length=1, max_length=200)]
 MAX_TARGETS = 100
 
 ActionName = Annotated[Literal["ADD", "DELETE", "INVALIDATE", "TEST"], BeforeValidator(_upper)]
+"""An action in either case of letters."""
 QueuedActionName = Annotated[Literal["ADD", "DELETE", "INVALIDATE"], BeforeValidator(_upper)]
 """A TEST is in no queue."""
-"""An action in either case of letters."""
 
 
 class ProducerNumber(StrictBody):
