@@ -129,6 +129,42 @@ def test_nothing_is_done_when_what_was_shown_has_changed(
     assert changes(site) == []
 
 
+@pytest.mark.parametrize("action", ["redistribute", "dismiss"])
+def test_a_publisher_that_is_away_is_said_to_be_and_not_that_nothing_is_left(
+    site: ConsoleSite, action: str
+) -> None:
+    typed = {**shown(site, action), "typed": f"{action} {3 if action == 'redistribute' else 4}"}
+    away = {"type": "/problems/unavailable", "title": "It is starting", "status": 503}
+    site.publisher.answers["GET /queues"] = (503, away)
+    asked = site.get(f"failures/{action}").text
+    assert ("It is starting" in asked, "Nothing of it is left" in asked) == (True, False)
+    for form in ({"filter": "", "offset": "7"}, typed):
+        done = site.post(f"failures/{action}", **form)
+        assert (done.status_code, "It is starting" in done.text) == (503, True)
+    assert changes(site) == []
+
+
+@pytest.mark.parametrize(("action", "offset"), [("dismiss", "70"), ("redistribute", "9")])
+def test_one_that_is_no_longer_there_is_said_to_be_gone(
+    site: ConsoleSite, action: str, offset: str
+) -> None:
+    done = site.post(f"failures/{action}", filter="subscriber=sub2", offset=offset)
+    assert (done.status_code, "is no longer there" in done.text) == (409, True)
+    assert changes(site) == []
+
+
+def test_more_than_is_looked_at_is_said_to_be_there(site: ConsoleSite) -> None:
+    site.publisher.gave_up("sub1", *map(failure, range(1_000)))
+    assert "There is more than that" in site.get("failures/dismiss?subscriber=sub1").text
+    assert "There is more than that" not in site.get("failures/dismiss?subscriber=sub2").text
+
+
+def test_what_has_no_reason_is_not_offered_as_all_of_its_kind(site: ConsoleSite) -> None:
+    site.publisher.gave_up("sub1", failure(7, ""), failure(8, ""))
+    text = site.get("failures").text
+    assert text.count("Dismiss these") == 1, "an empty filter would mean the others, too"
+
+
 @pytest.mark.parametrize(
     "form",
     [

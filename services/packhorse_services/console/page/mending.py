@@ -1,7 +1,8 @@
 """What is done about entries of error queues: to one at once, to many once a number is typed."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby, islice
 from typing import Annotated, Literal
 from urllib.parse import parse_qs
@@ -28,6 +29,7 @@ from packhorse_services.console.frame.visit import (
 from packhorse_services.console.page.failures import (
     Failure,
     FailureFilter,
+    Failures,
     Filter,
     gathered,
 )
@@ -67,21 +69,36 @@ async def dismiss(
 async def _act(visit: Visit, action: Act, form: dict[str, str]) -> Response:
     requested = _filter(form.get("filter", ""))
     offset, count = form.get("offset", ""), form.get("count", "")
-    if offset:
-        meant = [one for one in await _meant(visit, action, requested) if _is(one, offset)]
-    elif form.get("typed", "").strip() != f"{action} {count}":
+    if not offset and form.get("typed", "").strip() != f"{action} {count}":
         return await _question(visit, action, requested, "That was not the text to type.")
+    found, said = await _meant(visit, action, requested), ""
+    if offset:
+        meant = [one for one in found.entries if _is(one, offset)]
+        if not meant:
+            said = f"Offset {offset} is no longer there to do this with."
     else:
-        meant = _up_to(await _meant(visit, action, requested), form.get("up_to", ""))
+        meant = _up_to(found.entries, form.get("up_to", ""))
         if (str(len(meant)), _digest(meant)) != (count, form.get("seen", "")):
             said = "What was given up has changed; look at it again."
-            return await _question(visit, action, requested, said)
+    if said and found.wrong:
+        return await not_done_page(visit.request, 503, "\n".join(found.wrong))
+    if said and offset:
+        return await not_done_page(visit.request, 409, said)
+    if said:
+        return await _question(visit, action, requested, said)
+    back = {} if offset else {"agent": requested.agent, "subscriber": requested.subscriber}
+    return await _done(visit, action, meant, back)
+
+
+async def _done(
+    visit: Visit, action: Act, meant: Sequence[Failure], back: Mapping[str, str]
+) -> Response:
+    """Do it, and return the way back to what is left of the filter."""
     changed, wrong = await _change(visit, action, meant)
     audit.note(visit.request, changed=changed)
     if wrong:
         said = f"{changed} of {len(meant)} done. {wrong}"
         return await not_done_page(visit.request, 409, said)
-    back = {} if offset else {"agent": requested.agent, "subscriber": requested.subscriber}
     return back_to("failures", **back, done=action, count=changed)
 
 
@@ -89,7 +106,7 @@ def _is(failure: Failure, offset: str) -> bool:
     return str(failure.entry["offset"]) == offset
 
 
-async def _change(visit: Visit, action: Act, meant: list[Failure]) -> tuple[int, str]:
+async def _change(visit: Visit, action: Act, meant: Sequence[Failure]) -> tuple[int, str]:
     """Return how many were changed, and what went wrong with the others."""
     changed = 0
     for (agent, subscriber), found in groupby(meant, _queue):
@@ -109,22 +126,28 @@ async def _change(visit: Visit, action: Act, meant: list[Failure]) -> tuple[int,
     return changed, ""
 
 
-async def _meant(visit: Visit, action: Act, requested: FailureFilter) -> list[Failure]:
+async def _meant(visit: Visit, action: Act, requested: FailureFilter) -> Failures:
     """Return what can be done, subscriber by subscriber; what is out again is left as it is."""
-    found = (await gathered(visit, requested)).entries
-    return [one for one in found if action == "dismiss" or not one.entry["redistributed_as"]]
+    found = await gathered(visit, requested)
+    if action == "dismiss":
+        return found
+    return replace(
+        found, entries=[one for one in found.entries if not one.entry["redistributed_as"]]
+    )
 
 
 async def _question(
     visit: Visit, action: Act, requested: FailureFilter, wrong: str = ""
 ) -> Response:
-    meant = await _meant(visit, action, requested)
+    found = await _meant(visit, action, requested)
+    meant = found.entries
     may = visit.rights.distribute if action == "redistribute" else visit.rights.clear
     return visit.page(
         "mend.html",
         400 if wrong else 200,
         action=action,
         requested=requested,
+        found=found,
         count=len(meant),
         up_to=_highest(meant),
         seen=_digest(meant),
