@@ -43,6 +43,7 @@ def sign_in(site: ConsoleSite, token: str, **headers: str) -> httpx.Response:
     [
         ({}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
         ({"Origin": "http://elsewhere.example"}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Sec-Fetch-Site": "same-site"}, 403),
@@ -65,6 +66,18 @@ def test_a_wrong_token_is_reported(site: ConsoleSite, token: str, says: str) -> 
     assert answer.status_code == 401
     assert says in answer.text.partition('role="alert">')[2].partition("</p>")[0]
     assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "wanted", ["http://[", "//[", "//elsewhere.example", "/\\elsewhere.example", "/pages/\\x", "/"]
+)
+def test_the_form_leads_nowhere_but_to_a_page_of_ours(site: ConsoleSite, wanted: str) -> None:
+    url = f"{site.url}/pages/sign-in"
+    answer = httpx.get(url, params={"next": wanted}, timeout=120)
+    assert (answer.status_code, 'value="/pages/overview"' in answer.text) == (200, True)
+    form = {"token": "viewer", "next": wanted}
+    answer = httpx.post(url, data=form, headers=FROM_HERE, timeout=120)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/pages/overview")
 
 
 def test_a_form_is_short(site: ConsoleSite) -> None:
