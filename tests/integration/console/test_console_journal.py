@@ -5,7 +5,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from playwright.sync_api import Browser, expect
 
+from tests.harness.browser import signed_in
 from tests.harness.console import HOSTILE, ConsoleSite, console_site, journal_record
 from tests.harness.written_publisher import written_publisher
 
@@ -43,6 +45,23 @@ def test_records_are_shown_decoded_the_newest_first(site: ConsoleSite) -> None:
     part = site.get("journal/content", "admin")
     again = site.get("journal/content", "admin", **{"If-None-Match": part.headers["etag"]})
     assert (part.status_code, again.status_code) == (200, 304)
+
+
+def test_what_was_folded_stays_and_what_is_new_comes_as_it_is_rendered(
+    browser: Browser, site: ConsoleSite
+) -> None:
+    holds(site, journal_record(58), journal_record(59))
+    with signed_in(browser, site.url, "journal", "admin") as opened:
+        page = opened.page
+        first, second = (page.locator(f"[data-key='{number}/entry']") for number in (59, 58))
+        page.locator("[data-offset='59'] > summary").click()
+        first.locator("summary").first.click()
+        holds(site, *(journal_record(number) for number in (58, 59, 60)))
+        expect(page.locator("[data-offset='60']")).to_have_count(1)
+        expect(page.locator("[data-offset='59'] > summary")).to_be_visible()
+        folded = [one.evaluate("one => one.open") for one in (first, second)]
+        new = page.locator("[data-key='60/entry']").evaluate("one => one.open")
+        assert (folded, new) == ([False, True], True)
 
 
 def test_they_are_read_from_an_offset_or_a_time_on(site: ConsoleSite) -> None:

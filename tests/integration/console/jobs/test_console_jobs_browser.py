@@ -19,6 +19,13 @@ HOLD_AN_ANSWER = """() => {
 }"""
 
 
+RELEASE = "() => { release(); return read.then(() => new Promise((go) => setTimeout(go))); }"
+LATER = """(ms) => [Date, performance].forEach((clock) => {
+    const now = clock.now.bind(clock);
+    clock.now = () => now() + ms;
+})"""
+
+
 def test_a_job_is_retried_stopped_and_removed(
     browser: Browser, site: JobsSite, console: ConsoleSite
 ) -> None:
@@ -48,11 +55,39 @@ def test_a_press_that_begins_while_an_answer_comes_is_not_lost(
         eventually(lambda: page.evaluate("() => 'read' in window"), what="an answer comes")
         link.hover()
         page.mouse.down()
-        page.evaluate(
-            "() => { release(); return read.then(() => new Promise((go) => setTimeout(go))); }"
-        )
+        page.evaluate(RELEASE)
         page.mouse.up()
         expect(page.locator("#typed")).to_be_visible()
+
+
+def test_a_computer_that_slept_while_an_answer_came_asks_again_within_a_minute(
+    browser: Browser, site: JobsSite, console: ConsoleSite
+) -> None:
+    with signed_in(browser, console.url, "jobs") as opened:
+        page = opened.page
+        page.evaluate(HOLD_AN_ANSWER)
+        eventually(lambda: page.evaluate("() => 'read' in window"), what="an answer comes")
+        page.evaluate(LATER, 36_000_000)
+        page.evaluate(RELEASE)
+        page.evaluate(LATER, 60_000)
+        number = site.jobs.add_job("images/thumbnail").job.number
+        expect(page.locator(f"[data-job='{number}']")).to_be_visible()
+        page.evaluate("() => { AbortSignal.timeout = () => AbortSignal.abort(); }")
+        page.evaluate(LATER, 60_000)
+        expect(page.locator("#state")).to_contain_text("not live")
+
+
+def test_no_row_moves_while_the_pointer_is_on_a_button_of_one(
+    browser: Browser, site: JobsSite, console: ConsoleSite
+) -> None:
+    with signed_in(browser, console.url, "jobs") as opened:
+        page = opened.page
+        page.locator("[data-queue=main] button").hover()
+        number = site.jobs.add_job("images/thumbnail").job.number
+        expect(page.locator("#state")).to_contain_text("waits until the pointer leaves")
+        expect(page.locator(f"[data-job='{number}']")).to_have_count(0)
+        page.mouse.move(0, 0)
+        expect(page.locator(f"[data-job='{number}']")).to_be_visible()
 
 
 def test_the_keyboard_keeps_its_place_when_the_page_changes(
@@ -60,13 +95,17 @@ def test_the_keyboard_keeps_its_place_when_the_page_changes(
 ) -> None:
     with signed_in(browser, console.url, "jobs") as opened:
         page, button = opened.page, opened.page.locator("[data-queue=main] button")
+        page.mouse.move(0, 0)
         button.focus()
         number = site.jobs.add_job("images/thumbnail").job.number
         expect(page.locator(f"[data-job='{number}']")).to_be_visible()
         expect(button).to_be_focused()
+        link = page.locator("[data-queue=main] th a")
+        link.focus()
         site.jobs.stop(number)
         expect(page.locator(f"[data-job='{number}']")).to_contain_text("stopped")
-        expect(button).to_be_focused()
+        expect(link).to_be_focused()
+        button.focus()
         page.keyboard.press("Enter")
         expect(page.locator("[data-queue=main] .badge")).to_have_text("suspended")
 

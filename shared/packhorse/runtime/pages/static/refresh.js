@@ -3,6 +3,8 @@
 "use strict";
 (() => {
   const EVERY_MS = 2000;
+  const ANSWER_MS = 30_000;
+  const MOST_REST_MS = 60_000; // an answer that was slept over took hours
   const PRESS_MS = 3000; // nobody presses longer; a release outside the window may not be told
   const content = document.getElementById("content");
   const state = document.getElementById("state");
@@ -34,19 +36,22 @@
     }
   };
 
+  const keyOf = (one) =>
+    one.dataset.key ?? one.getAttribute("href") ?? one.closest("details")?.dataset.key;
+  const alike = (one) =>
+    [...content.querySelectorAll(one.localName)].filter((other) => keyOf(other) === keyOf(one));
+
   const show = (text) => {
-    const open = new Set();
-    for (const one of content.querySelectorAll("details[open]")) open.add(one.dataset.key);
-    const focused = content.contains(document.activeElement)
-      ? document.activeElement.dataset.key
-      : undefined;
+    const open = new Map();
+    for (const one of content.querySelectorAll("details")) open.set(one.dataset.key, one.open);
+    const focused = document.activeElement;
+    const place = keyOf(focused) === undefined ? -1 : alike(focused).indexOf(focused);
     const found = new DOMParser().parseFromString(text, "text/html");
     content.replaceChildren(...found.body.childNodes);
-    for (const one of content.querySelectorAll("details")) one.open = open.has(one.dataset.key);
-    if (focused !== undefined) {
-      const again = content.querySelector(`[data-key="${CSS.escape(focused)}"]`);
-      if (again !== null) again.focus({ preventScroll: true });
+    for (const one of content.querySelectorAll("details")) {
+      one.open = open.get(one.dataset.key) ?? one.open;
     }
+    if (place >= 0) alike(focused)[place]?.focus({ preventScroll: true });
   };
 
   const refresh = async () => {
@@ -55,6 +60,7 @@
       headers,
       cache: "no-store",
       credentials: "same-origin",
+      signal: AbortSignal.timeout(ANSWER_MS),
     });
     if (answer.status === 401 || answer.status === 403) {
       location.reload();
@@ -65,6 +71,10 @@
     if (Date.now() - pressedAt < PRESS_MS) return;
     if (text !== null) {
       if (!answer.ok) throw new Error(`the service answers ${answer.status}`);
+      if (content.querySelector("td form:hover") !== null) {
+        tell("waits until the pointer leaves the button", false); // it would be another row's
+        return;
+      }
       show(text);
       tag = answer.headers.get("ETag");
     }
@@ -73,16 +83,17 @@
 
   const tick = async () => {
     if (content.dataset.refresh === undefined) return showTimes(); // a page that does not follow
-    if (asking || document.hidden || Date.now() < restUntil) return;
+    if (asking || document.hidden || performance.now() < restUntil) return;
     asking = true;
-    const began = Date.now();
+    const began = performance.now();
     try {
       await refresh();
     } catch (error) {
       tell(`not live: ${error.message}`, true);
     } finally {
       asking = false;
-      restUntil = Date.now() + 9 * (Date.now() - began); // what costs much is not asked all the time
+      const now = performance.now(); // what costs much is not asked all the time
+      restUntil = now + Math.min(9 * (now - began), MOST_REST_MS);
     }
     showTimes();
   };
