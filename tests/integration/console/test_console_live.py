@@ -5,9 +5,14 @@ from typing import Any
 
 import httpx
 import pytest
+from playwright.sync_api import Browser, expect
 
+from tests.harness.browser import signed_in
 from tests.harness.console import HOSTILE, ConsoleSite
-from tests.harness.written_publisher import AT, entry
+from tests.harness.written_publisher import AT, Pages, entry
+
+AWAY = (503, {"type": "/problems/unavailable", "title": "It is starting", "status": 503})
+POSITION = b"id: p1-s2-e3\nretry: 200\n: events follow\n\n"
 
 
 @pytest.fixture
@@ -17,12 +22,17 @@ def site(running: ConsoleSite) -> ConsoleSite:
     return running
 
 
-def happened(site: ConsoleSite, *events: tuple[str, Any]) -> None:
-    blocks = [
-        f"event: {kind}\nid: {number}\ndata: {json.dumps(data)}\n\n"
+def blocks(*events: tuple[str, Any]) -> bytes:
+    """Return events, and that who has read them may come back soon."""
+    found = [
+        f"event: {kind}\nid: {number}\nretry: 200\ndata: {json.dumps(data)}\n\n"
         for number, (kind, data) in enumerate(events, 1)
     ]
-    site.publisher.answers["GET /events"] = "".join(blocks).encode()
+    return "".join(found).encode()
+
+
+def happened(site: ConsoleSite, *events: tuple[str, Any]) -> None:
+    site.publisher.answers["GET /events"] = blocks(*events)
 
 
 def failed(**more: str) -> dict[str, Any]:
@@ -38,6 +48,43 @@ def test_events_are_rows_with_what_they_came_from(site: ConsoleSite) -> None:
     assert "subscriber=sub1" in status.data, "the way to its queue"
     asked = site.publisher.requested[0]
     assert asked[1:3] == ("/events?types=status&subscriber=sub1", "Bearer operator")
+
+
+def test_where_the_stream_is_comes_before_the_first_event(site: ConsoleSite) -> None:
+    site.publisher.answers["GET /events"] = POSITION + blocks(("package", entry(41)))
+    position, package = site.stream("live/events", 2)
+    assert (position.event, position.id) == ("position", "p1-s2-e3")
+    assert (package.event, package.id) == ("row", "1")
+
+
+def test_a_publisher_that_is_away_ends_the_stream_and_says_so(site: ConsoleSite) -> None:
+    site.publisher.answers["GET /events"] = Pages([blocks(("package", entry(41))), AWAY])
+    package, said = site.stream("live/events", 3)
+    assert (package.event, said.event, "It is starting" in said.data) == ("row", "refused", True)
+
+
+def test_the_page_is_live_again_once_the_publisher_is_there(
+    browser: Browser, site: ConsoleSite
+) -> None:
+    site.publisher.answers["GET /events"] = AWAY
+    with signed_in(browser, site.url, "live") as opened:
+        page = opened.page
+        expect(page.locator("#state")).to_contain_text("not live: It is starting")
+        site.publisher.answers["GET /events"] = POSITION
+        expect(page.locator("#state")).to_have_text("live")
+        with page.expect_request(lambda asked: "after=p1-s2-e3" in asked.url):
+            page.evaluate("() => document.dispatchEvent(new Event('visibilitychange'))")
+
+
+def test_a_state_that_is_known_is_no_news(browser: Browser, site: ConsoleSite) -> None:
+    idle = ("subscriber", {"subscriber": "sub1", "state": "IDLE"})
+    happened(site, idle, ("package", entry(41)))  # each time that it is followed again
+    with signed_in(browser, site.url, "live") as opened:
+        page = opened.page
+        expect(page.locator("[data-kind=package]").nth(1)).to_be_visible()
+        expect(page.locator("[data-kind=subscriber]")).to_have_count(1)
+        happened(site, ("subscriber", {"subscriber": "sub1", "state": "BLOCKED"}))
+        expect(page.locator("[data-kind=subscriber]")).to_have_count(2)
 
 
 def test_what_the_publisher_refuses_is_said_and_ends_the_stream(site: ConsoleSite) -> None:

@@ -13,7 +13,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from packhorse.client.errors import ClientError
 from packhorse.client.exchange import with_query
-from packhorse.client.following import EventKind, StreamEvent
+from packhorse.client.following import Block, EventKind, Following, StreamEvent
 from packhorse.runtime.feed import Life
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import has_ended
@@ -47,6 +47,23 @@ class LiveFilter:
 Filter = Annotated[LiveFilter, Depends()]
 
 
+class _PassedOn(Following):
+    """A stream of which positions are passed on, too: they are events without a kind."""
+
+    def took(self, block: Block) -> StreamEvent:
+        return super().took(block) or StreamEvent("", block.id, None)
+
+
+def _lost(error: ClientError, _wait_s: float) -> None:
+    """End it: the browser says that it is not live, and comes back."""
+    raise error
+
+
+def _path(requested: LiveFilter) -> str:
+    types = ",".join(requested.kinds)
+    return with_query("/events", types=types, subscriber=requested.subscriber or None)
+
+
 @router.get("/live")
 async def show_live(visit: PageVisit, requested: Filter) -> Response:
     """Show the page; its script follows the events."""
@@ -71,9 +88,9 @@ async def _opened(
 ) -> AsyncIterator[AsyncIterator[ServerSentEvent]]:
     """Take a place for a stream, and give it back when the browser goes."""
     agent = visit.agent(requested.agent)
-    events = visit.publisher(agent).events(
-        *requested.kinds, subscriber=requested.subscriber or None, after=last_event_id or after
-    )
+    following = _PassedOn(_path(requested), after=last_event_id or after)
+    following.waiting = _lost
+    events = visit.publisher(agent).follow(following)
     streams = of(visit.request).streams
     with streams.place(visit.request.scope):
         yield _rows(visit, events, agent)
@@ -118,6 +135,8 @@ def _tell(news: asyncio.Event, _done: object) -> None:
 
 
 def _row(event: StreamEvent, agent: str) -> ServerSentEvent:
+    if not event.kind:
+        return ServerSentEvent(event="position", id=event.id or None, data="")
     text = PAGES.rendered(
         "live_row.html",
         kind=event.kind,
@@ -132,5 +151,5 @@ def _same(visit: Visit, agent: str, requested: LiveFilter) -> list[Same]:
     url, types = visit.publisher_url(agent), ",".join(requested.kinds)
     words = ["--types", types]
     words += ["--subscriber", requested.subscriber] if requested.subscriber else []
-    sent = curl(with_query(f"{url}/events", types=types, subscriber=requested.subscriber or None))
+    sent = curl(f"{url}{_path(requested)}")
     return [same("These events", ["events", *words, "--server", url], sent)]

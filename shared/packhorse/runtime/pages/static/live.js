@@ -4,6 +4,7 @@
 (() => {
   const MOST = 500; // rows on the page
   const MOST_HELD = 5000;
+  const AGAIN_MS = 2000;
   const content = document.getElementById("content");
   const rows = document.getElementById("rows");
   const none = document.getElementById("none");
@@ -11,6 +12,7 @@
   const told = document.getElementById("held");
   const pause = document.getElementById("pause");
   const contains = document.getElementById("contains");
+  const states = new Map(); // of the subscribers: each connection begins with all of them
   let held = [];
   let left = 0;
   let last = "";
@@ -27,6 +29,7 @@
     if (!paused() && !rows.matches(":hover")) {
       for (const row of held) rows.prepend(row);
       held = [];
+      left = 0;
       while (rows.children.length > MOST) rows.lastElementChild.remove();
     }
     const more = left === 0 ? "" : `, ${left} were left out`;
@@ -35,10 +38,20 @@
     none.hidden = rows.children.length > 0 || held.length > 0;
   };
 
-  const took = (event) => {
+  const heard = (event) => {
     last = event.lastEventId || last;
+    tell("live", false);
+  };
+
+  const took = (event) => {
+    heard(event);
     const row = new DOMParser().parseFromString(event.data, "text/html").querySelector("tr");
     if (row === null) return;
+    const { subscriber, state: now } = row.dataset;
+    if (subscriber !== undefined) {
+      if (states.get(subscriber) === now) return;
+      states.set(subscriber, now);
+    }
     row.hidden = !kept(row);
     held.push(row);
     if (held.length > MOST_HELD) {
@@ -52,15 +65,16 @@
     const wanted = new URLSearchParams(location.search);
     if (last !== "") wanted.set("after", last);
     source = new EventSource(`${content.dataset.stream}?${wanted}`);
-    source.onopen = () => tell("live", false);
     source.onerror = () => {
       const gone = source.readyState === EventSource.CLOSED;
       tell(gone ? "not live: the console refuses; load the page anew" : "connecting…", gone);
     };
+    source.addEventListener("position", heard);
     source.addEventListener("row", took);
     source.addEventListener("refused", (event) => {
       source.close();
       tell(`not live: ${JSON.parse(event.data)}`, true);
+      setTimeout(() => { if (source.readyState === EventSource.CLOSED) look(); }, AGAIN_MS);
     });
   };
 
