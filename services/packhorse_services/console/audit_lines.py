@@ -11,7 +11,7 @@ from typing import Any
 from packhorse.runtime import audit, tracing
 
 _MOST = 1_000
-_SHOWN = ("subscriber", "release", "paths", "action", "offset", "up_to", "changed", "targets")
+_SHOWN = ("form", "changed")
 """Members that say what an act was about."""
 
 

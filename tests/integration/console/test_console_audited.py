@@ -79,3 +79,5 @@ def test_each_act_has_a_line_in_the_audit_log_with_who_and_from_where(
             assert [one["caller"] for one in lines] == [caller], path
             assert (lines[0]["status"], lines[0]["address"]) == (answer.status_code, "127.0.0.1")
             assert lines[0]["object"] == path
+            about = "agent main, subscriber sub2, release r1, action ADD, offset 1, paths /site"
+            assert lines[0]["form"] == about, path

@@ -13,6 +13,7 @@ from starlette.responses import RedirectResponse
 from packhorse.client.awaiting import AsyncClient
 from packhorse.client.errors import NoAnswer, Refused
 from packhorse.client.exchange import ServiceName
+from packhorse.runtime import audit
 from packhorse.runtime.auth import Authenticator, Principal, TokenScope
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import (
@@ -28,6 +29,12 @@ from packhorse_services.console.frame.rendering import PAGES, address
 from packhorse_services.console.parts import KINDS, Kind, of
 
 T = TypeVar("T")
+
+_NAMED = (
+    *("agent", "subscriber", "release", "action", "deep", "at", "to", "offset", "count"),
+    *("state", "topic", "queue", "id", "path", "where", "filter", "paths", "up_to"),
+)
+"""Fields of forms that say what an act is about; the long ones last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +167,16 @@ PageVisit = Annotated[Visit | Response, Depends(_visit_or_form)]
 def acting(scope: TokenScope) -> Callable[..., Awaitable[Visit]]:
     """Return a dependency: a form of our own page, sent by somebody with this scope."""
 
-    async def visit(request: Request, _form: Form) -> Visit:
+    async def visit(request: Request, form: Form) -> Visit:
+        audit.note(request, form=_about(form))
         return Visit(request, await allowed(request, scope))
 
     return visit
+
+
+def _about(form: Mapping[str, str]) -> str:
+    given = {name: ", ".join(form[name].splitlines()) for name in _NAMED if form.get(name)}
+    return ", ".join(f"{name} {value}" for name, value in given.items())
 
 
 def back_to(page: str, **parameters: object) -> Response:
