@@ -1,5 +1,6 @@
 """Distributing from the console over HTTP, now and later."""
 
+from threading import Event
 from typing import Any
 from urllib.parse import urlencode
 
@@ -9,6 +10,7 @@ from tests.harness.console import (
     HOSTILE,
     WHO_MAY_NOT,
     ConsoleSite,
+    console_site,
     distribution,
     dry_run,
     release,
@@ -67,6 +69,17 @@ def test_it_is_sent_once_with_the_key_of_the_form(site: ConsoleSite) -> None:
     assert 'name="key" value="' in text
     without = site.post("distribute", **{**FORM, "key": ""})
     assert (without.status_code, len(asked(site, "/distribute"))) == (400, 1)
+
+
+def test_what_may_be_done_is_not_offered_again_under_another_key() -> None:
+    answered = Event()
+    with console_site(upstream_timeout_s=0.2) as site:
+        site.publisher.answers["POST /distribute"] = lambda _query: answered.wait(120)
+        done = site.post("distribute", **FORM)
+        answered.set()
+        assert (done.status_code, "look before you ask again" in done.text) == (503, True)
+        assert 'name="key"' not in done.text
+        assert "Show what it would be" not in done.text
 
 
 def test_later_is_at_a_moment_in_utc(site: ConsoleSite) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Response
 
 from packhorse.client.calls import distributing
-from packhorse.client.errors import ClientError
+from packhorse.client.errors import ClientError, NoAnswer
 from packhorse.client.exchange import Document, given
 from packhorse.runtime import audit
 from packhorse.runtime.auth import TokenScope
@@ -79,6 +79,8 @@ async def distribute(
     requested = DistributeForm(**{name: form.get(name, "") for name in _FIELDS})
     try:
         accepted = await _sent(visit, requested, form.get("key", ""))
+    except NoAnswer:  # it may be done: a form with another key would do it again
+        raise
     except (ClientError, ValueError) as error:
         return await _form(visit, requested, str(error))
     audit.note(
