@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -12,7 +13,7 @@ import httpx
 import pytest
 
 from packhorse.runtime import audit
-from tests.harness.console import HOSTILE, ConsoleSite, console_site, distribution, queue
+from tests.harness.console import HOSTILE, OPERATOR, ConsoleSite, console_site, distribution, queue
 from tests.harness.waiting import eventually
 from tests.harness.written_publisher import WrittenPublisher, written_publisher
 
@@ -105,6 +106,19 @@ def test_r35_a_program_compares_with_one_request(
     running[2].meanwhile.append(lambda: meanwhile.append(asked(subscriber="sub1")))
     assert asked(subscriber="sub1").status_code == 200
     assert meanwhile[0].status_code == 429
+
+
+def test_r35_without_an_agent_it_is_the_first_that_the_token_is_for(
+    site: ConsoleSite, running: tuple[ConsoleSite, WrittenPublisher, WrittenPublisher]
+) -> None:
+    _, author, there = running
+    publishers = {"others": "http://127.0.0.1:1", "main": site.publisher.url}
+    contents = {"content_url": author.url, "subscriber_urls": {"sub1": there.url}}
+    with console_site(site.publisher, publisher_urls=publishers, **contents) as console:
+        console.callers.known["ours"] = replace(OPERATOR, agents=("main",))
+        headers = {"Authorization": "Bearer ours"}
+        url = f"{console.url}/compare/site?subscriber=sub1"
+        assert len(httpx.get(url, headers=headers, timeout=120).json()["differences"]) == 3
 
 
 def test_r35_a_program_follows_the_pages_of_a_comparison(

@@ -5,13 +5,13 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Literal
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Query, Request, Security
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, Field
 
 from packhorse.client.errors import ClientError, Misused, NoAnswer, Refused
 from packhorse.client.exchange import Document
 from packhorse.content.requests import ReadablePath
+from packhorse.runtime.auth import Principal, TokenScope, require
 from packhorse.runtime.paging import page_url
 from packhorse.runtime.places import who
 from packhorse.runtime.problems import Problem, documented
@@ -23,9 +23,7 @@ router = APIRouter(route_class=StrictRoute, tags=["compare"])
 _PATIENCE_S = 30.0
 
 _Name = Annotated[str, Query(max_length=200)]
-_Token = Annotated[
-    HTTPAuthorizationCredentials | None, Security(HTTPBearer(auto_error=False, description="Yours"))
-]
+_Caller = Annotated[Principal, Depends(require(TokenScope.CONTENT_READ))]
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ class ComparisonQuery:
 
     subscriber: Annotated[str, Query(max_length=200, description="The one that is compared")]
     other: Annotated[_Name, Query(description="With this subscriber; empty: with the author")] = ""
-    agent: Annotated[_Name, Query(description="Whose queue is looked at; empty: the first")] = ""
+    agent: Annotated[_Name, Query(description="Whose queue is looked at; empty: your first")] = ""
     after: Annotated[str | None, Query(max_length=2_100, description="From `next`")] = None
     limit: Annotated[int, Query(ge=1, le=1_000)] = 1_000
 
@@ -65,7 +63,7 @@ async def compare(
     request: Request,
     path: ReadablePath,
     wanted: Annotated[ComparisonQuery, Depends()],
-    token: _Token,
+    caller: _Caller,
 ) -> ComparisonPage:
     """Compare a subtree at a subscriber with the author, or with another subscriber.
 
@@ -75,7 +73,7 @@ async def compare(
     with of(request).comparisons.taken(who(request.scope)):
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                found = await _compared(request, path, wanted, token)
+                found = await _compared(request, path, wanted, caller)
         except TimeoutError:
             said = f"the comparison takes longer than {_PATIENCE_S:.0f} s; name a smaller subtree"
             raise Problem(503, detail=said) from None
@@ -87,7 +85,7 @@ async def compare(
 
 
 async def _compared(
-    request: Request, path: str, wanted: ComparisonQuery, token: _Token
+    request: Request, path: str, wanted: ComparisonQuery, caller: Principal
 ) -> Document:
     """Return a page of differences. Raises `ClientError`, and `Problem` 404 for an unknown name."""
     parts = of(request)
@@ -95,8 +93,9 @@ async def _compared(
     for name in (wanted.subscriber, wanted.other):
         if name not in urls:
             raise Problem(404, detail=f"the console was not told where {name or 'the author'} is")
-    agent = wanted.agent or next(iter(parts.publishers.urls))
-    client = parts.compared.client(agent, token.credentials if token else None)
+    own = [one for one in parts.publishers.urls if caller.may_deal_with(one)]
+    token = request.headers.get("authorization", "").partition(" ")[2].strip()
+    client = parts.compared.client(wanted.agent or next(iter(own), ""), token or None)
     sides = client.reaching({"content": urls[wanted.other], "subscriber": urls[wanted.subscriber]})
     return await sides.compare(
         path,
