@@ -93,6 +93,16 @@ def test_its_history_is_what_the_publisher_finds_for_the_node(site: ConsoleSite)
     assert "No package of the journal had it" in site.get("content?path=/site/news").text
 
 
+def test_an_agent_that_is_away_hides_no_other_ones_packages(site: ConsoleSite) -> None:
+    rows = [distribution("of main", paths=["/site/news"])]
+    site.publisher.answers["GET /distributions"] = {"distributions": rows, "next": None}
+    agents = {"away": "http://127.0.0.1:1", "main": site.publisher.url, "gone": "http://[::1]:1"}
+    with console_site(site.publisher, publisher_urls=agents) as console:
+        text = console.get("content?path=/site/news").text
+    assert 'data-distribution="of main"' in text
+    assert all(f'role="alert">{name}: ' in text for name in ("away", "gone"))
+
+
 def test_without_the_scope_no_content_service_is_asked(
     site: ConsoleSite, content: ConsoleSite
 ) -> None:

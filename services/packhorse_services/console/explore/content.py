@@ -16,6 +16,7 @@ from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import PageAddress
 from packhorse_services.console.frame.trees import Branch, tree
 from packhorse_services.console.frame.visit import PageVisit, Visit
+from packhorse_services.console.upstream import each
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
@@ -62,11 +63,14 @@ class NodeShown:
 
 @dataclass(frozen=True, slots=True)
 class NodeHistory:
-    """Packages that had a node, newest first; `more`: not all of the journal was looked through."""
+    """Packages that had a node, newest first; `more`: not all of the journal was looked through.
+
+    `wrong` says which agents did not answer.
+    """
 
     rows: Sequence[dict[str, Any]] = ()
     more: bool = False
-    wrong: str = ""
+    wrong: Sequence[str] = ()
 
 
 @router.get("/content")
@@ -109,17 +113,14 @@ async def _node(visit: Visit, requested: ContentAddress) -> NodeShown:
 
 async def _history(visit: Visit, path: str) -> NodeHistory:
     """Return the newest packages that had a node; one request of each agent looks for them."""
-    found, more = list[dict[str, Any]](), False
     asked = with_query("/distributions", node=path, limit=_HISTORY)
-    for agent in visit.agents:
-        try:
-            page = await visit.publisher(agent).get(asked)
-        except ClientError as error:
-            return NodeHistory(found, more, f"{agent}: {error}")
-        found += [{**one, "agent": agent} for one in page["distributions"]]
-        more = more or page["next"] is not None
+    answers = await each(visit.agents, lambda agent: visit.publisher(agent).get(asked))
+    pages = [(one.name, one.value) for one in answers if one.value]
+    found = [{**one, "agent": agent} for agent, page in pages for one in page["distributions"]]
     found.sort(key=lambda one: str(one["accepted_at"]), reverse=True)
-    return NodeHistory(found[:_HISTORY], more or len(found) > _HISTORY)
+    more = len(found) > _HISTORY or any(page["next"] for _, page in pages)
+    wrong = [f"{one.name}: {one.error}" for one in answers if one.error]
+    return NodeHistory(found[:_HISTORY], more, wrong)
 
 
 def _same(visit: Visit, requested: ContentAddress) -> list[Same]:
