@@ -49,7 +49,7 @@ async def turn_queue(visit: Operator, form: Form, name: str, turn: Turn) -> Resp
     looked_for = Search.of(form)
     client, _ = visit.service("jobs", looked_for.at)
     await _TURNS[turn](client, "job-queues", name)
-    return back_to("jobs", **{**looked_for.parameters, "after": looked_for.after})
+    return back_to("jobs", **looked_for.parameters)
 
 
 @router.post("/schedules/{name}/fire")

@@ -1,7 +1,6 @@
 """Templates become pages: everything is escaped, and the policy lets nothing else in."""
 
 import hashlib
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +61,6 @@ def tagged(request: Request, content: bytes, media_type: str) -> Response:
     return Response(content, 200, headers, media_type)
 
 
-def _time(value: datetime | None) -> str:
-    return "" if value is None else value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def _environment(folder: Path) -> Environment:
     made = Environment(
         loader=FileSystemLoader([folder, _FOLDER / "templates"]),
@@ -74,6 +69,5 @@ def _environment(folder: Path) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["time"] = _time
     made.globals["prefix"], made.globals["version"] = PREFIX, packhorse.__version__
     return made
