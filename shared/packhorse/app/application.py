@@ -152,7 +152,8 @@ class App(Registering):
         With a connection it is part of the caller's transaction, also while the app does not run.
         `options` are those of `Jobs.add_job`. Raises `AppNotRunning`, and as that does.
         """
-        jobs = Jobs(self._connect, self.name) if connection is not None else self.jobs
+        without = connection is not None and self._running is None
+        jobs = Jobs(self._connect, self.name) if without else self.jobs
         return jobs.add_job(topic, properties, id, connection=connection, **options)
 
     def send(
@@ -169,7 +170,8 @@ class App(Registering):
         commits. Raises `AppNotRunning`, and as `EventBus.send` does.
         """
         if connection is not None:
-            event = NewEvent(topic, self.name, properties or {}, echo=True)
+            sender = self.name if self._running is None else self.topology.instance_id
+            event = NewEvent(topic, sender, properties or {}, echo=True)
             with within(connection) as bookkeeping:
                 event_store.record(bookkeeping, [event])
             return

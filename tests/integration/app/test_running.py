@@ -20,10 +20,11 @@ from packhorse.jobs.consumer import JobContext
 from packhorse.jobs.content_changes.change import ChangeKind, ContentChange
 from packhorse.jobs.content_changes.recording import record_changes
 from packhorse.jobs.content_changes.watches import list_watches
-from packhorse.jobs.event import Event
+from packhorse.jobs.event import APPLICATION, Event
 from packhorse.jobs.events.delivery import GAP
 from packhorse.jobs.events.pruning import EventRetention, prune_events
 from packhorse.jobs.job import Job, JobState
+from packhorse.jobs.store.adding import AddResult
 from packhorse.topology.events import TopologyEvent
 from packhorse.topology.leader import NotLeader
 from tests.harness.imported import begin_script
@@ -103,6 +104,25 @@ def test_jobs_and_events_of_a_transaction_are_there_when_it_commits(database_url
             assert done.wait(WAIT_S)
         assert topics == ["order/local", "order/kept"]
         made.add("work", connection=connection)  # also while it does not run
+
+
+def test_within_a_transaction_an_instance_gives_and_sends_in_its_own_name(
+    database_url: str,
+) -> None:
+    one, two = app(database_url, instance_id="one"), app(database_url, instance_id="two")
+    heard: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    one.on_event("order/*")(heard.put)
+    one.consumer("work")(lambda job: None)
+    with one.running(), psycopg.connect(database_url, autocommit=True) as connection:
+        until_it_hears(database_url)
+        given = one.add("work", id="a", connection=connection)
+        eventually(
+            lambda: one.jobs.get(given.job.number).state.final, timeout=WAIT_S, what="it is done"
+        )
+        with two.running():
+            assert two.add("work", id="a", connection=connection).verdict is AddResult.EXISTING
+        one.send("order/own", connection=connection)
+        assert APPLICATION not in heard.get(timeout=WAIT_S).properties
 
 
 def test_a_handler_hears_of_the_events_that_its_program_has_missed(database_url: str) -> None:
