@@ -136,6 +136,19 @@ def test_what_is_not_concurrent_on_all_waits_for_each_instance(site: Schedules) 
     assert site.jobs() == [("test", "one", 0), ("test", "two", 0)]
 
 
+def test_what_is_not_concurrent_on_all_waits_however_often_others_have_fired(
+    site: Schedules,
+) -> None:
+    site.create(concurrent=False, run_on=RunOn.ALL)
+    first = site.next_fire_time()
+    site.fire_at(first, members={"slow": EVERYTHING})
+    for number in range(1, 13):
+        site.fire_at(first + number * HOUR, members={"slow": EVERYTHING, "quick": EVERYTHING})
+        with site.transaction() as connection:
+            connection.execute("DELETE FROM jobs.job WHERE only_on = 'quick'")
+    assert site.jobs() == [("test", "slow", 0)]
+
+
 def test_what_nobody_fired_is_made_up_for_by_policy(site: Schedules) -> None:
     for name, missed in (("skip", Missed.SKIP), ("once", Missed.ONCE), ("all", Missed.ALL)):
         site.create(name, missed=missed, missed_limit=2)

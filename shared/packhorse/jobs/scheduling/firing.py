@@ -27,8 +27,6 @@ from packhorse.jobs.scheduling.store import database_time, lock_schedule
 from packhorse.jobs.store.adding import LEADER, NewJob, add_jobs
 from packhorse.topology.leader import Token
 
-_REMEMBERED = 10
-"""Moments whose jobs are looked at before a schedule that is not concurrent fires."""
 _LOCKED = "FOR UPDATE SKIP LOCKED"
 _ASKED = "somebody asked for it"
 _JUMPED_AT_ONCE = 100
@@ -227,17 +225,11 @@ class _Firing:
         return _Effect(FireTimeOutcome.FIRED, [one.job.number for one in added])
 
     def _unfinished(self) -> set[str]:
-        """Return where jobs of the last fire times are in the way; "" stands for any instance."""
+        """Return where jobs of earlier fire times are in the way; "" stands for any instance."""
         if self.schedule.definition.concurrent:
             return set()
         rows = self.connection.execute(
-            """
-            SELECT only_on FROM jobs.job WHERE number = ANY (ARRAY(
-                SELECT unnest(jobs) FROM (
-                    SELECT jobs FROM jobs.tick WHERE schedule = %s AND outcome = 'FIRED'
-                    ORDER BY tick DESC LIMIT %s) AS last))
-            """,
-            (self.schedule.name, _REMEMBERED),
+            "SELECT DISTINCT only_on FROM jobs.job WHERE schedule = %s", (self.schedule.name,)
         ).fetchall()
         return {only_on for (only_on,) in rows}
 

@@ -36,9 +36,7 @@ DECLARED = "@declared"
 """The origin of schedules that programs of the product declare."""
 
 _WAITING = """
-SELECT j.number FROM jobs.tick t CROSS JOIN unnest(t.jobs) AS given (number)
-JOIN jobs.job j ON j.number = given.number AND j.state = 'QUEUED'
-WHERE t.schedule = %s ORDER BY j.number
+SELECT number FROM jobs.job WHERE schedule = %s AND state = 'QUEUED' ORDER BY number
 """
 
 

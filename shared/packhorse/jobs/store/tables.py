@@ -152,6 +152,7 @@ JOB = _job(
         postgresql_where=text("state = 'QUEUED' AND open_at IS NOT NULL"),
     ),
     Index("job_active", "topic", "runtime_id", postgresql_where=text("state = 'ACTIVE'")),
+    Index("job_schedule", "schedule", postgresql_where=text("schedule IS NOT NULL")),
 )
 """The unfinished jobs, QUEUED and ACTIVE.
 
