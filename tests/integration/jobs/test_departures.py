@@ -93,6 +93,18 @@ def test_what_is_not_due_or_under_way_is_left_alone(database_url: str) -> None:
     assert jobs.get(active).state is JobState.ACTIVE
 
 
+def test_what_became_due_without_a_consumer_is_seen_and_dropped(database_url: str) -> None:
+    jobs, watched = jobs_of(database_url), Watched(database_url)
+    gone = jobs.add_job("a", only_on="i3", delay=timedelta(hours=1)).job.number
+    jobs.add_jobs([NewJob("b", delay=timedelta(hours=1)) for _ in range(250)])
+    with psycopg.connect(database_url) as connection:
+        connection.execute("UPDATE jobs.job SET ready_at = created_at")
+    watched.later(0)
+    assert [(one.topic, one.waiting) for one in jobs.unconsumed({})] == [("a", 1), ("b", 250)]
+    assert watched.later(600) == 1
+    assert jobs.get(gone).state is JobState.DROPPED
+
+
 def test_a_mere_preference_for_one_who_left_ends_by_itself(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -99,6 +99,15 @@ def test_topics_that_nobody_does_are_seen(database_url: str) -> None:
     assert [one.topic for one in jobs.unconsumed({})] == ["done/1", "done/except", "lonely/1"]
 
 
+def test_what_is_to_be_tried_again_later_does_not_say_since_when(database_url: str) -> None:
+    jobs, worker = jobs_of(database_url), HandyWorker(database_url)
+    failed = jobs.add_job("a").job.number
+    waits = jobs.add_job("a").job
+    assert worker.do(Outcome.FAILED) == failed
+    [found] = jobs.unconsumed({})
+    assert (found.waiting, found.since) == (1, waits.ready_at)
+
+
 def test_jobs_whose_only_instance_does_not_do_them_are_seen(database_url: str) -> None:
     jobs = jobs_of(database_url)
     jobs.put_queue(

@@ -9,6 +9,7 @@ from packhorse.clock import Clock, SystemClock
 from packhorse.db.transactions import Connect, reading, writing
 from packhorse.jobs.job import JobState
 from packhorse.jobs.ledger.waiting import named_instances
+from packhorse.jobs.store.claims import promote_all
 from packhorse.jobs.store.finishing import end_waiting
 from packhorse.topology.view import TopologyView
 
@@ -61,8 +62,9 @@ class Departures:
     def drop(self, meanwhile: Callable[[], None] = lambda: None) -> int:
         """Look once; return how many jobs were dropped. Without a current view nothing is.
 
-        `meanwhile` is called after each batch.
+        `meanwhile` is called after each batch. What was delayed until now counts as waiting.
         """
+        self._promote(meanwhile)
         view = self._current_view()
         if view is None:
             return 0
@@ -70,6 +72,13 @@ class Departures:
             named = named_instances(connection)
         left = self._absences.departed(named, view.local_cluster.ids, self._clock.monotonic())
         return sum(self._drop_all(instance, meanwhile) for instance in sorted(left))
+
+    def _promote(self, meanwhile: Callable[[], None]) -> None:
+        more = True
+        while more:
+            with writing(self._connect) as connection:
+                more = promote_all(connection)
+            meanwhile()
 
     def _drop_all(self, instance: str, meanwhile: Callable[[], None]) -> int:
         dropped = 0

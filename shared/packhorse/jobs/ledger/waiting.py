@@ -82,6 +82,7 @@ def _of_topics(connection: Connection, missed: Sequence[tuple[str, str]]) -> lis
         CROSS JOIN LATERAL (
             SELECT ready_at FROM jobs.job j
             WHERE j.topic = given.topic AND state = 'QUEUED' AND (NOT delayed OR attempts > 0)
+                AND NOT delayed  -- beside the condition of the index
             ORDER BY turn LIMIT 1) AS first
         CROSS JOIN LATERAL (
             SELECT count(*) AS jobs FROM (

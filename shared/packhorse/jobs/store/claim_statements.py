@@ -21,16 +21,17 @@ USE_INDEXES = """
 
 PREPARE = f"SELECT pg_advisory_xact_lock_shared({LAYOUT_LOCK}), {USE_INDEXES}"
 
-PROMOTE = """
+PROMOTED = 100
+PROMOTE = f"""
 UPDATE jobs.job j SET delayed = false FROM (
     SELECT d.number FROM unnest(%(topics)s::text[]) AS w (topic) CROSS JOIN LATERAL (
         SELECT number FROM jobs.job
         WHERE topic = w.topic COLLATE "C" AND state = 'QUEUED' AND delayed
             AND ready_at <= (SELECT clock_timestamp())
-        ORDER BY ready_at LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED) d
+        ORDER BY ready_at LIMIT {PROMOTED} FOR NO KEY UPDATE SKIP LOCKED) d
 ) due WHERE j.number = due.number
-"""
-"""What was delayed until now may be begun."""
+"""  # noqa: S608
+"""What was delayed until now may be begun, at most so many jobs of a topic."""
 
 OPEN = """
 UPDATE jobs.job j SET only_on = '', open_at = NULL FROM (

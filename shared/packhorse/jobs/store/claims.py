@@ -96,6 +96,17 @@ def are_waiting(connection: Connection, requests: Sequence[ClaimRequest]) -> boo
     return bool(waiting)
 
 
+def promote_all(connection: Connection) -> bool:
+    """Let what was delayed until now be begun, also of topics that nobody claims jobs of.
+
+    Returns whether there may be more.
+    """
+    topics = [topic for (topic,) in connection.execute("SELECT topic FROM jobs.topic")]
+    connection.execute(statements.PREPARE)
+    promoted = connection.execute(statements.PROMOTE.encode(), {"topics": topics}).rowcount
+    return promoted >= statements.PROMOTED
+
+
 def check(connection: Connection, held: Claim) -> None:
     """Hold the attempt until the transaction ends: nobody ends it before. Raises `JobLost`.
 
