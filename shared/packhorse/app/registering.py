@@ -46,17 +46,17 @@ class Registering:
         """Let the function below do the jobs of a topic or pattern (`images/*`, `images/**`).
 
         It takes the job, and where it wants more than that the context: `def f(job, context)`.
-        With `cron` (five fields, by the clocks of `time_zone`) or `every` (a timedelta, or
-        seconds) such a job is given at these moments, once in the cluster, with `properties`.
-        With `content` it is given for each change of nodes at and below these paths (`change`,
-        `paths`, `deep_paths`); for those of some types see `watch`. Raises `InvalidConsumer` for an
-        `async def` and for a topic's second consumer, `InvalidName`, `InvalidSchedule`.
+        With `cron` (five fields, by the clocks of `time_zone`) or `every` (a timedelta, or seconds)
+        such a job is given at these moments, once in the cluster, with `properties`, unless the one
+        before it is not done. With `content` it is given for each change of nodes at and below
+        these paths (`change`, `paths`, `deep_paths`); for those of some types see `watch`. Raises
+        `InvalidConsumer` for an `async def` and for a topic's second consumer, `InvalidName`,
+        `InvalidSchedule`.
         """
         if (when := _when(cron, every, time_zone)) is not None:
             self._schedule(when, JobAction(require_topic(topic), properties or {}))
         if content:
-            roots = (content,) if isinstance(content, str) else content
-            self.watch(topic, *roots)
+            self.watch(topic, *((content,) if isinstance(content, str) else content))
 
         def register(consumer: ConsumerT) -> ConsumerT:
             self._consume(topic, consumer)
@@ -71,7 +71,8 @@ class Registering:
         self._registered.consumers.append((topic, consumer))
 
     def _schedule(self, when: When, action: JobAction) -> None:
-        definition = ScheduleDefinition(self._name_for(action.topic), when, action)
+        name = self._name_for(action.topic)
+        definition = ScheduleDefinition(name, when, action, concurrent=False)
         self._registered.schedules.append(require_schedule(definition))
 
     def on_event(

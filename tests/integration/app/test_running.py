@@ -24,10 +24,12 @@ from packhorse.jobs.event import APPLICATION, Event
 from packhorse.jobs.events.delivery import GAP
 from packhorse.jobs.events.pruning import EventRetention, prune_events
 from packhorse.jobs.job import Job, JobState
+from packhorse.jobs.scheduling.store import declare_schedule
 from packhorse.jobs.store.adding import AddResult
 from packhorse.topology.events import TopologyEvent
 from packhorse.topology.leader import NotLeader
 from tests.harness.imported import begin_script
+from tests.harness.jobs.schedules import Schedules
 from tests.harness.postgres import Databases
 from tests.harness.waiting import eventually
 
@@ -167,6 +169,17 @@ def test_a_schedule_gives_its_consumer_jobs(database_url: str) -> None:
 
     with made.running():
         assert fired.wait(WAIT_S)
+
+
+def test_jobs_of_a_schedule_do_not_pile_up_while_the_app_is_away(database_url: str) -> None:
+    made, site = app(database_url), Schedules(database_url)
+    made.consumer("report/nightly", every=3600)(lambda job: None)
+    [definition] = made._registered.schedules
+    with site.transaction() as connection:
+        declare_schedule(connection, definition)
+    for _ in range(3):
+        site.fire_at(site.next_fire_time(definition.name))
+    assert site.jobs() == [(definition.name, "", 0)]
 
 
 def test_changes_of_content_are_heard_and_become_jobs_of_one_instance(database_url: str) -> None:
