@@ -188,7 +188,7 @@ def forget_finished(connection: Connection, numbers: Sequence[int], reason: str)
         jobs = [job_of(row) for row in cursor]
     found = [job.number for job in jobs]
     connection.execute("DELETE FROM jobs.finished WHERE number = ANY(%s)", (found,))
-    return _notified(connection, jobs, reason)
+    return _notify_removed(connection, jobs, reason)
 
 
 def abandon(connection: Connection, numbers: Sequence[int], reason: str) -> set[int]:
@@ -205,12 +205,12 @@ def abandon(connection: Connection, numbers: Sequence[int], reason: str) -> set[
     places = [(one.queue, one.topic) for one in held]
     statistics.add(connection, statistics.of_ended(places, JobState.DROPPED, held[-1].now))
     notify_workers(connection)
-    return _notified(
+    return _notify_removed(
         connection, list(read_jobs(connection, [one.number for one in held]).values()), reason
     )
 
 
-def _notified(connection: Connection, jobs: Sequence[Job], reason: str) -> set[int]:
+def _notify_removed(connection: Connection, jobs: Sequence[Job], reason: str) -> set[int]:
     record(connection, [notification(REMOVED, job, "", reason) for job in jobs])
     return {job.number for job in jobs}
 

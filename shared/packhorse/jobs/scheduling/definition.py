@@ -77,7 +77,7 @@ class ScheduleDefinition:
     not_before: datetime | None = None
     """No fire time before it; the first one of a period."""
     times: int | None = None
-    """After how many fire times it ends; None: never."""
+    """How often it fires before it ends; None: without end."""
     suspended: bool = False
 
 
@@ -111,7 +111,7 @@ class FireTimeOutcome(StrEnum):
 
     FIRED = "FIRED"
     SKIPPED = "SKIPPED"
-    """Nothing was to be done: the last job is not done, or no instance has a consumer."""
+    """A job before it is not done; or it runs on ALL, and no instance has a consumer."""
     MISSED = "MISSED"
     """Nobody could fire then, and it was not made up for."""
 

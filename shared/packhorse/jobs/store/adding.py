@@ -214,7 +214,7 @@ def _notified(
 ) -> list[AddedJob]:
     """Return the jobs as they are now, and notify of those that are new in the queue."""
     jobs = read_jobs(connection, [number for number, _ in resolved])
-    added = [AddedJob(jobs[number], verdict) for number, verdict in resolved if number in jobs]
+    added = [AddedJob(jobs[number], verdict) for number, verdict in resolved]
     fresh = {
         one.job.number: one.job
         for one in added
