@@ -4,11 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
+from psycopg import Connection
 
 from packhorse.jobs.channels import JOBS
 from packhorse.jobs.consumer import Outcome
 from packhorse.jobs.filters import JobFilter, StateGroup
-from packhorse.jobs.job import JobState, UnknownJob, WrongState
+from packhorse.jobs.job import Job, JobState, UnknownJob, WrongState
+from packhorse.jobs.ledger import changing, finding
 from packhorse.jobs.ledger.changing import BulkResult
 from packhorse.jobs.ledger.pages import InvalidPage
 from packhorse.jobs.store.adding import AddResult
@@ -58,6 +60,25 @@ def test_a_stopped_job_that_was_given_again_does_not_run_once_more(database_url:
     jobs.stop(number)
     assert worker.finish(claimed).state is JobState.SUCCEEDED
     assert worker.claim() == []
+
+
+def test_a_job_that_ends_while_it_is_removed_is_returned_as_it_was(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs, worker = jobs_of(database_url), HandyWorker(database_url)
+
+    def look_before_its_end(connection: Connection, number: int) -> Job:
+        job = finding.get(connection, number)
+        worker.do()
+        return job
+
+    monkeypatch.setattr(changing, "get", look_before_its_end)
+    for even_active in (False, True):
+        number = jobs.add_job("a").job.number
+        removed = jobs.remove(number, even_active=even_active)
+        assert (removed.number, removed.state) == (number, JobState.QUEUED)
+        with pytest.raises(UnknownJob):
+            jobs.get(number)
 
 
 def test_every_finished_job_can_be_retried(database_url: str) -> None:

@@ -15,7 +15,7 @@ from psycopg.rows import class_row, dict_row
 from packhorse.db.transactions import Connect, writing
 from packhorse.jobs.event_store import record
 from packhorse.jobs.filters import JobFilter
-from packhorse.jobs.job import FINAL_STATES, Job, JobState, WrongState
+from packhorse.jobs.job import FINAL_STATES, Job, JobState, UnknownJob, WrongState
 from packhorse.jobs.ledger.finding import get, newest, oldest
 from packhorse.jobs.ledger.pages import (
     START,
@@ -77,8 +77,10 @@ def change(connection: Connection, what: JobChange, number: int) -> Job:
         if before.state not in allowed_states(what):
             raise WrongState(_refusal(what, before))
         if change_all(connection, what, [number]):
-            is_forgotten = before.state.final and what is not JobChange.RETRY
-            return before if is_forgotten else get(connection, number)
+            try:
+                return get(connection, number)
+            except UnknownJob:  # forgotten, also one that ended since the look at it
+                return before
     raise WrongState(f"job {number} changes its state all the time; try again")
 
 
