@@ -15,6 +15,7 @@ from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.job import Job, JobProgress, JobState
 from packhorse.jobs.names import require_properties, require_topic
 from packhorse.jobs.store.claims import Claim, Claimed
+from packhorse.jobs.store.notes import Notes
 from packhorse.jobs.work.attempt import RunningAttempt, work
 from packhorse.jobs.work.context import AttemptContext
 
@@ -76,7 +77,7 @@ class _NoStore:
     def hold(self, _connection: Connection, _running: RunningAttempt) -> None:
         _refuse()
 
-    def succeed(self, _connection: Connection, _running: RunningAttempt) -> None:
+    def succeed(self, _connection: Connection, _running: RunningAttempt, _notes: Notes) -> None:
         _refuse()
 
     def submit_result(self, _running: RunningAttempt, _result: Result) -> None:

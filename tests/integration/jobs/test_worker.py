@@ -126,6 +126,29 @@ def test_the_effect_of_a_completion_is_there_with_the_end_of_the_job(database_ur
         assert connection.execute("SELECT number FROM effect").fetchall() == [(number,)]
 
 
+def test_what_was_said_before_a_commit_that_failed_is_there_for_the_next_attempt(
+    database_url: str,
+) -> None:
+    with psycopg.connect(database_url) as connection:
+        connection.execute("CREATE TABLE effect (number bigint UNIQUE DEFERRABLE)")
+    seen: list[object] = []
+
+    def consume(job: Job, context: JobContext) -> None:
+        seen.append((job.extra, job.log))
+        context.set_property("pages", job.attempts)
+        context.log(f"attempt {job.attempts}")
+        with context.completion() as connection:
+            connection.execute("SET CONSTRAINTS ALL DEFERRED")
+            number = [job.number] * (2 if job.attempts == 1 else 1)
+            connection.execute("INSERT INTO effect SELECT unnest(%s::bigint[])", (number,))
+
+    with hosted(database_url, {"test/**": consume}, queues=[QUICK]) as host:
+        number = host.jobs.add_job("test/a").job.number
+        done = until(host, number, JobState.SUCCEEDED)
+    assert seen == [({}, ()), ({"pages": 1}, ("attempt 1",))]
+    assert (done.extra, done.log) == ({"pages": 2}, ("attempt 1", "attempt 2"))
+
+
 def cancels() -> Outcome:
     return Outcome.CANCEL
 

@@ -1,5 +1,6 @@
 """How attempts end that do not end by themselves: stops, time-outs, leaving, lost leases."""
 
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +11,17 @@ from sqlalchemy.engine import make_url
 from packhorse.jobs.consumer import JobContext, JobHandle, Outcome
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.job import Job, JobLost, JobState
+from packhorse.jobs.store import finishing
 from packhorse.jobs.store.queues import QueueConfiguration, QueueType
+from packhorse.jobs.store.rescue import rescue
 from packhorse.jobs.work import worker
+from packhorse.jobs.work.attempt import RunningAttempt
+from packhorse.jobs.work.context import AttemptContext
+from packhorse.jobs.work.running_jobs import ResultQueue
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from tests.harness.jobs.handy import HandyWorker
 from tests.harness.jobs.hosted import FAST, hosted, until
+from tests.harness.jobs.stored import bookkeeper, end_leases, jobs_of
 from tests.harness.jobs.waits import Waits
 from tests.harness.postgres import end_sessions
 from tests.harness.waiting import eventually
@@ -62,6 +70,34 @@ def test_a_job_that_takes_too_long_is_tried_again_and_keeps_its_place(database_u
         waits.go_on.set()
         until(host, following, JobState.SUCCEEDED)
         assert host.jobs.get(number).state is JobState.GIVEN_UP, "what it returned came too late"
+
+
+def test_a_completion_that_stands_still_past_its_lease_keeps_nobody_from_the_job(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs = jobs_of(database_url)
+    number = jobs.add_job("test/a").job.number
+    running = RunningAttempt(HandyWorker(database_url).claim()[0])
+    finish = finishing.finish
+
+    def taken() -> list[int]:
+        with bookkeeper(database_url) as connection:
+            return [one.number for one in rescue(connection)]
+
+    def stand_still(*given: Any) -> Any:
+        ended = finish(*given)
+        end_leases(database_url)
+        assert eventually(taken, what="the job is another one's") == [number]
+        return ended
+
+    monkeypatch.setattr(finishing, "finish", stand_still)
+    results = ResultQueue(lambda: psycopg.connect(database_url), threading.Event())
+    with (
+        pytest.raises(psycopg.OperationalError),
+        AttemptContext(running, results).completion(),
+    ):
+        pass
+    assert jobs.get(number).state is JobState.QUEUED
 
 
 def test_a_time_out_ends_a_job_whose_handle_nobody_uses(database_url: str) -> None:

@@ -42,13 +42,13 @@ class HeldAttempt:
     stop_requested: bool
 
 
-def act_with(connection: Connection, run: WorkerRun) -> None:
+def act_with(connection: Connection, runtime_id: str) -> None:
     """Let a transaction act as the bookkeeper, and end with the lease where its process is paused.
 
     Called before the other functions.
     """
     act_as(connection, BOOKKEEPER)
-    tie_transaction(connection, run.runtime_id)
+    tie_transaction(connection, runtime_id)
 
 
 def renew(connection: Connection, run: WorkerRun, lease_s: float = LEASE_S) -> list[HeldAttempt]:

@@ -9,11 +9,10 @@ from typing import Any, Protocol
 from psycopg import Connection
 from psycopg.rows import tuple_row
 
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
 from packhorse.db.run_sessions import tie_session
 from packhorse.jobs.consumer import Outcome, Result
 from packhorse.jobs.job import JobLost, JobProgress
+from packhorse.jobs.store.notes import NOTHING_SAID, Notes
 from packhorse.jobs.work.attempt import RunningAttempt
 
 _MOST_STEPS = 2**53
@@ -30,8 +29,8 @@ class AttemptStore(Protocol):
         """Keep the attempt until the transaction ends, whose role stays. Raises `JobLost`."""
         ...
 
-    def succeed(self, connection: Connection, running: RunningAttempt) -> None:
-        """Finish the job in a transaction of the bookkeeper. Raises `JobLost`."""
+    def succeed(self, connection: Connection, running: RunningAttempt, notes: Notes) -> None:
+        """Finish the job; from now on the transaction is the bookkeeper's. Raises `JobLost`."""
         ...
 
     def submit_result(self, running: RunningAttempt, result: Result) -> None:
@@ -55,7 +54,7 @@ class AttemptContext:
         consumer does has the login's rights; only the end is the bookkeeper's.
         """
         self._running.require_open()
-        self._running.completing = True
+        self._running.completing, notes = True, NOTHING_SAID
         try:
             with self._store.connection() as connection, connection.transaction():
                 try:
@@ -63,11 +62,13 @@ class AttemptContext:
                 finally:
                     connection.row_factory = tuple_row  # the consumer may have wanted other rows
                 self._running.require_open()
-                act_as(connection, BOOKKEEPER)
-                self._store.succeed(connection, self._running)
+                notes = self._running.take_notes()
+                self._store.succeed(connection, self._running, notes)
             self._running.close()
-        except JobLost:
-            self._running.close()
+        except BaseException as error:
+            self._running.give_back(notes)
+            if isinstance(error, JobLost):
+                self._running.close()
             raise
         finally:
             self._running.completing = False

@@ -136,7 +136,7 @@ class LeaseHeartbeat(WorkerComponent):
     def _transaction(self) -> Iterator[Connection]:
         """Give a transaction whose statements go together: an error comes with a later one's."""
         with self._connect() as connection, connection.pipeline(), connection.transaction():
-            leases.act_with(connection, self._run_of_worker)
+            leases.act_with(connection, self._run_of_worker.runtime_id)
             yield connection
 
     def _drop(self) -> None:

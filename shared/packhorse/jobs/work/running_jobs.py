@@ -17,11 +17,11 @@ from psycopg import Connection
 from packhorse.db.transactions import Connect, within
 from packhorse.jobs.consumer import Outcome, Result
 from packhorse.jobs.job import JobLost
-from packhorse.jobs.store import claims, finishing
+from packhorse.jobs.store import claims, finishing, leases
 from packhorse.jobs.store.claims import Claim
 from packhorse.jobs.store.finishing import Ended
 from packhorse.jobs.store.leases import HeldAttempt
-from packhorse.jobs.store.notes import stored_text
+from packhorse.jobs.store.notes import Notes, stored_text
 from packhorse.jobs.work.attempt import RunningAttempt, StopReason
 from packhorse.runtime.metrics import JOBS_ENDED
 
@@ -241,9 +241,12 @@ class ResultQueue:
         with within(connection) as session:
             claims.check(session, running.claim)
 
-    def succeed(self, connection: Connection, running: RunningAttempt) -> None:
-        """Finish the job in a transaction of the bookkeeper. Raises `JobLost`."""
-        notes = running.take_notes()
+    def succeed(self, connection: Connection, running: RunningAttempt, notes: Notes) -> None:
+        """Finish the job; from now on the transaction is the bookkeeper's. Raises `JobLost`.
+
+        It ends with the lease: where the process is paused now, nobody waits for the job's row.
+        """
+        leases.act_with(connection, running.claim.runtime_id)
         [ending] = finishing.finish(connection, [Ended(running.claim, Result(Outcome.OK), notes)])
         if ending.state is None:
             raise JobLost(f"attempt {running.job.attempts} of job {running.job.number} is over")

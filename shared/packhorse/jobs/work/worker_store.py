@@ -52,7 +52,7 @@ class WorkerStore:
 
     def begin(self, connection: Connection) -> Connection:
         """Say whose transaction it is, and for how long it waits for another's."""
-        leases.act_with(connection, self._run)
+        leases.act_with(connection, self._run.runtime_id)
         connection.execute(_PATIENCE)
         return connection
 
