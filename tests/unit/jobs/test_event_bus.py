@@ -138,12 +138,13 @@ def test_a_burst_is_not_lost_to_a_handler_that_keeps_up(bus: EventBus) -> None:
     assert [event.properties["n"] for event in heard] == list(range(2_001))
 
 
-def test_a_handler_that_raises_hears_the_next_one(bus: EventBus) -> None:
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3)])
+def test_a_handler_that_raises_hears_the_next_one(bus: EventBus, error: BaseException) -> None:
     heard: list[str] = []
 
     def fail(event: Event) -> None:
         heard.append(event.topic)
-        raise ValueError("no")
+        raise error
 
     subscribed = bus.subscribe("**", fail)
     bus.send(Event("a"))

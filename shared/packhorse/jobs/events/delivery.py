@@ -186,7 +186,7 @@ class HandlerDelivery:
             event = item
         try:
             self._handler(event)
-        except Exception:
+        except BaseException:  # also SystemExit: it would end the thread, and hear nothing more
             self._failed += 1
             EVENT_HANDLER_FAILURES.inc()
             logger.exception(
