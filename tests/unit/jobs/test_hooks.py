@@ -46,6 +46,21 @@ def test_how_long_a_receiver_may_let_us_wait() -> None:
     assert wait_of({}) is None
 
 
+@pytest.mark.parametrize(
+    ("until", "now", "wait"),
+    [
+        ("2026 07:28:00 GMT", "2026 07:27:50 GMT", timedelta(seconds=10)),
+        ("2026 07:28:00 GMT", "2026 07:28:50 GMT", timedelta(0)),
+        ("2027 07:28:00 GMT", "2026 07:28:00 GMT", timedelta(hours=1)),
+        ("2026 07:28:00 GMT", "2026 07:27:50 -0000", None),
+        ("9" * 30 + " 07:28:00 GMT", "2026 07:28:00 GMT", None),
+    ],
+)
+def test_a_receiver_may_name_a_moment(until: str, now: str, wait: timedelta | None) -> None:
+    day = "Wed, 21 Oct "
+    assert wait_of({"retry-after": day + until, "date": day + now}) == wait
+
+
 def test_messages_are_what_the_document_says() -> None:
     path = Path(__file__).parents[3] / "asyncapi" / "events.yaml"
     document = parsed(path.read_text())

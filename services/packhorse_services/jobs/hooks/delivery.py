@@ -4,6 +4,7 @@ import asyncio
 import ssl
 from collections.abc import Mapping
 from datetime import timedelta
+from email.utils import parsedate_to_datetime
 
 import httpx
 
@@ -63,11 +64,18 @@ def _judged(answer: httpx.Response) -> Result:
 
 
 def wait_of(headers: Mapping[str, str]) -> timedelta | None:
-    """Return how long an answer asks to wait, an hour at most; None where it does not ask."""
+    """Return how long an answer asks to wait, an hour at most; None where it does not ask.
+
+    A moment counts from the answer's own date, whatever its clock says.
+    """
     text = headers.get("retry-after", "")
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+    if text.isascii() and text.isdecimal() and len(text) < 10:
+        return min(timedelta(seconds=int(text)), _LONGEST_WAIT)
+    try:
+        wait = parsedate_to_datetime(text) - parsedate_to_datetime(headers.get("date", ""))
+    except (ValueError, TypeError, OverflowError):
         return None
-    return min(timedelta(seconds=int(text)), _LONGEST_WAIT)
+    return max(timedelta(0), min(wait, _LONGEST_WAIT))
 
 
 def add_deliveries(consumers: Consumers, hooks: Mapping[str, Hook]) -> None:

@@ -94,7 +94,7 @@ def watch_of(name: str, hook: Hook) -> ContentWatch:
 
 
 def queue_of(name: str) -> QueueConfiguration:
-    """Return the queue of a hook, so that one that fails delays no other: about four days."""
+    """Return the queue of a hook, so that one that fails delays no other: about three days."""
     return QueueConfiguration(
         name=f"hooks.{name}",
         patterns=(topic_of(name),),
