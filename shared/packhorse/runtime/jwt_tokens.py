@@ -6,7 +6,7 @@ from typing import Any
 
 import jwt
 from jwt import PyJWK, PyJWKClient
-from jwt.exceptions import PyJWKClientConnectionError, PyJWKError, PyJWTError
+from jwt.exceptions import PyJWKError, PyJWTError
 
 from packhorse.clock import Clock, SystemClock
 from packhorse.errors import Transient
@@ -21,6 +21,8 @@ _FETCH_TIMEOUT_S = 5
 _KEYS_LIVE_S = 300
 _REST_S = 10
 """How long the issuer is left alone after a fetch, so that made-up key ids can't drive fetches."""
+_PATIENCE_S = 0.5
+"""How long a caller whose key is known waits for newer ones; then that key will do (R33)."""
 
 
 class KeysUnavailable(Transient):
@@ -46,7 +48,7 @@ class JwtVerifier:
         self._keys: dict[str, PyJWK] = {}
         self._fetched_at: float | None = None
         self._tried_at: float | None = None
-        self._fetching = asyncio.Lock()
+        self._refreshing: asyncio.Task[None] | None = None
 
     async def principal(self, token: str) -> Principal | None:
         """Return whose token it is. Raises `KeysUnavailable`."""
@@ -80,28 +82,27 @@ class JwtVerifier:
         kid = header.get("kid")
         if header.get("alg") not in ALGORITHMS or not isinstance(kid, str):
             return None
-        if kid not in self._keys or self._older_than(self._fetched_at, _KEYS_LIVE_S):
-            await self._refresh()
+        known = kid in self._keys
+        if not known or self._older_than(self._fetched_at, _KEYS_LIVE_S):
+            if self._refreshing is None or self._refreshing.done():
+                self._refreshing = asyncio.create_task(self._refresh())
+            await asyncio.wait([self._refreshing], timeout=_PATIENCE_S if known else None)
+        if self._fetched_at is None:
+            raise KeysUnavailable("the issuer's keys can't be fetched; try again")
         return self._keys.get(kid)
 
     def _older_than(self, moment: float | None, seconds: float) -> bool:
         return moment is None or self._clock.monotonic() - moment >= seconds
 
     async def _refresh(self) -> None:
-        async with self._fetching:
-            if not self._older_than(self._tried_at, _REST_S):
-                if self._fetched_at is None:
-                    raise KeysUnavailable("the issuer's keys can't be fetched; try again")
-                return
-            self._tried_at = self._clock.monotonic()
-            try:
-                keys = await asyncio.to_thread(self._client.get_signing_keys)
-            except (PyJWKClientConnectionError, OSError, ValueError) as error:
-                logger.warning("the issuer's keys can't be fetched", extra={"error": str(error)})
-                if self._fetched_at is None:
-                    raise KeysUnavailable(
-                        "the issuer's keys can't be fetched; try again"
-                    ) from error
-                return
-            self._keys = {key.key_id: key for key in keys if key.key_id is not None}
-            self._fetched_at = self._clock.monotonic()
+        """Fetch the keys unless that was tried just now; those there are stay where it fails."""
+        if not self._older_than(self._tried_at, _REST_S):
+            return
+        self._tried_at = self._clock.monotonic()
+        try:
+            keys = await asyncio.to_thread(self._client.get_signing_keys)
+        except (PyJWTError, OSError, ValueError) as error:
+            logger.warning("the issuer's keys can't be fetched", extra={"error": str(error)})
+            return
+        self._keys = {key.key_id: key for key in keys if key.key_id is not None}
+        self._fetched_at = self._clock.monotonic()

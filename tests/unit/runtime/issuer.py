@@ -17,12 +17,17 @@ AUDIENCE = "packhorse"
 
 
 class Issuer:
-    """Signs tokens; `broken` makes its endpoint fail, `fetches` counts its visitors."""
+    """Signs tokens; `broken` makes its endpoint fail, `fetches` counts its visitors.
+
+    Visitors wait while `answers` is not set.
+    """
 
     def __init__(self) -> None:
         self.url = ""
         self.broken = False
         self.fetches = 0
+        self.answers = threading.Event()
+        self.answers.set()
         self.keys: dict[str, tuple[str, Any]] = {
             "rsa": ("RS256", rsa.generate_private_key(65537, 2048)),
             "ec": ("ES256", ec.generate_private_key(ec.SECP256R1())),
@@ -62,6 +67,7 @@ def running_issuer() -> Iterator[Issuer]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             issuer.fetches += 1
+            issuer.answers.wait(30)
             body = json.dumps(issuer.jwks()).encode()
             self.send_response(500 if issuer.broken else 200)
             self.end_headers()

@@ -38,6 +38,7 @@ def issuer(shared_issuer: Issuer) -> Issuer:
     shared_issuer.broken = False
     shared_issuer.published = {"rsa", "ec", "ed"}
     shared_issuer.fetches = 0
+    shared_issuer.answers.set()
     return shared_issuer
 
 
@@ -269,10 +270,28 @@ def test_an_issuer_that_is_away_is_503_until_it_is_back(issuer: Issuer) -> None:
     assert call(app, "GET", "/orders", headers=_bearer(issuer.token())).status_code == 200
 
 
-def test_known_keys_are_used_while_the_issuer_is_away(issuer: Issuer) -> None:
+@pytest.mark.parametrize("broken", [True, False])
+def test_known_keys_are_used_while_the_issuer_is_away_or_has_none(
+    issuer: Issuer, broken: bool
+) -> None:
     clock = ManualClock()
     verifier = _verifier(issuer, clock)
     assert _principal(verifier, issuer.token()) is not None
-    issuer.broken = True
+    issuer.broken, issuer.published = broken, set()
     clock.advance(301)
     assert _principal(verifier, issuer.token()) is not None
+
+
+def test_r33_known_keys_are_used_until_an_issuer_that_hangs_answers(issuer: Issuer) -> None:
+    async def told(verifier: JwtVerifier, clock: ManualClock) -> list[bool]:
+        known = [await verifier.principal(issuer.token("rsa"))]
+        issuer.published = {"ec"}
+        issuer.answers.clear()
+        clock.advance(301)
+        known.append(await verifier.principal(issuer.token("rsa")))
+        issuer.answers.set()
+        known += [await verifier.principal(issuer.token(kid)) for kid in ("ec", "rsa")]
+        return [one is not None for one in known]
+
+    clock = ManualClock()
+    assert asyncio.run(told(_verifier(issuer, clock), clock)) == [True, True, True, False]
