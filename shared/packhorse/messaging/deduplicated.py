@@ -235,11 +235,17 @@ def _is_broken(pending: deque[Future[Appended]]) -> bool:
     The journal takes nothing behind it that was appended before it could be seen to fail; nor do
     we append anything afterwards, so that sequences enter the log in order.
     """
+    if pending and _has_failed(pending[-1]):  # refused at once, while others are under way
+        return True
     while pending and pending[0].done():
-        error = pending.popleft().exception()
-        if error is not None and not isinstance(error, RecordTooLarge):
+        if _has_failed(pending.popleft()):
             return True
     return False
+
+
+def _has_failed(future: Future[Appended]) -> bool:
+    error = future.exception() if future.done() else None
+    return error is not None and not isinstance(error, RecordTooLarge)
 
 
 def _outcome(future: Future[Appended]) -> Outcome:

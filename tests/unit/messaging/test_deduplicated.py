@@ -1,12 +1,11 @@
 """The append layer: each (producer, sequence) once, whatever the journal loses (R26)."""
 
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from packhorse.messaging.api import (
-    Appended,
     JournalUnavailable,
     NotAppended,
     Outgoing,
@@ -18,7 +17,6 @@ from packhorse.messaging.deduplicated import (
     DeduplicatedLog,
     DuplicateUnknown,
     Outcome,
-    SequenceOvertaken,
 )
 from packhorse.messaging.deduplication import DeduplicationSnapshot, ProducerExpired, ProducerFenced
 from packhorse.messaging.known_log import DEFAULT_LIMITS, MemoryLimits
@@ -27,7 +25,6 @@ from packhorse.messaging.numbered import Number, Numbered, number_of
 from tests.harness.deduplication import (
     UNKNOWN,
     BlindJournal,
-    FailingJournal,
     MemorySnapshots,
     numbered,
     numbers_in,
@@ -147,25 +144,6 @@ def test_a_record_that_is_too_large_costs_the_others_nothing(site: Site) -> None
     large = Numbered("p", 1, 2, Outgoing(bytes(2_000)))
     outcomes = site.log.append_all([numbered("p", 1), large, numbered("p", 3)])
     assert kinds(outcomes) == [Answer, RecordTooLarge, Answer]
-
-
-def test_a_message_that_was_overtaken_is_never_called_a_duplicate(site: Site) -> None:
-    class Overtaking(FailingJournal):
-        """Confirms the second append and then fails the first, which no journal should do."""
-
-        first: Future[Appended] | None = None
-
-        def append(self, topic: str, record: Outgoing) -> Future[Appended]:
-            if self.first is None:
-                self.first = Future()
-                return self.first
-            second = super().append(topic, record)
-            self.first.set_exception(NotAppended("no"))
-            return second
-
-    log = DeduplicatedLog(Overtaking(site.journal), TOPIC, site.snapshots, name="owner")
-    outcomes = log.append_all([numbered("p", 1), numbered("p", 2)])
-    assert kinds(outcomes) == [SequenceOvertaken, Answer]
 
 
 def test_a_restart_knows_the_sequences_without_any_snapshot(site: Site) -> None:

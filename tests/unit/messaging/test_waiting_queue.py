@@ -1,8 +1,14 @@
-"""The queue before the SQL journal's appender: bounded, in order, and honest when it refuses."""
+"""The SQL journal's appender and its queue: bounded, in order, and honest when it refuses."""
+
+import threading
+from collections.abc import Sequence
 
 import pytest
 
 from packhorse.messaging.api import NotAppended, Outgoing
+from packhorse.messaging.sql.appender import SqlAppender
+from packhorse.messaging.sql.catalogue import SqlTopic
+from packhorse.messaging.sql.group import GroupWriter
 from packhorse.messaging.sql.waiting import (
     GROUP_BYTES,
     GROUP_RECORDS,
@@ -69,3 +75,34 @@ def test_a_closed_queue_hands_out_what_waits_and_takes_no_more() -> None:
     assert isinstance(late.future.exception(0), NotAppended)
     assert queue.take_group() == [waiting]
     assert queue.take_group() is None
+
+
+class AwayWriter(GroupWriter):
+    """Fails its first group, once it may."""
+
+    def __init__(self) -> None:
+        self.may_fail = threading.Event()
+
+    def topics(self, names: Sequence[str]) -> dict[str, SqlTopic]:
+        self.may_fail.wait(120)
+        raise NotAppended("the database is away")
+
+
+def test_what_no_longer_fails_with_a_group_is_put_when_its_failure_can_be_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    writer = AwayWriter()
+    appender = SqlAppender(writer)
+    first = appender.submit("topic", Outgoing(b"first"))
+    seen: list[bool] = []
+
+    def taken_and_looked(queue: WaitingQueue) -> list[Waiting]:
+        taken = take_all(queue)
+        seen.append(first.done())
+        return taken
+
+    take_all = WaitingQueue.take_all
+    monkeypatch.setattr(WaitingQueue, "take_all", taken_and_looked)
+    writer.may_fail.set()
+    appender.close(120)
+    assert seen[0], "a record that is put now would overtake the first"

@@ -123,8 +123,7 @@ class SqlAppender:
         return topic
 
     def _give_up(self, group: Sequence[Waiting], error: PackhorseError) -> None:
-        behind = self._queue.take_all()
-        for waiting in group:
+        for waiting in group:  # first: what is queued until this can be seen fails too
             waiting.fail(error)
-        for waiting in behind:
+        for waiting in self._queue.take_all():
             waiting.fail(NotAppended(f"a record before this one failed: {error}"))
