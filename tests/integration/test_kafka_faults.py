@@ -245,16 +245,18 @@ def test_a_producer_that_can_not_go_on_is_replaced(
     with monkeypatch.context() as paused:
         paused.setattr(appending, "_PAUSE_SECONDS", DEADLINE_S)
         with pytest.raises(RecordTooLarge):
-            journal.append(topic, Outgoing(b"x" * 50_000)).result(DEADLINE_S)
+            journal.append(topic, Outgoing(b"x" * 400_000)).result(DEADLINE_S)
         with pytest.raises(NotAppended):
             journal.append(topic, Outgoing(b"")).result(DEADLINE_S)
     eventually(lambda: succeeded_now(journal, topic), "appends over a new producer")
+    with pytest.raises(RecordTooLarge, match="more than the"):  # known without asking the broker
+        journal.append(topic, Outgoing(b"x" * 400_000)).result(DEADLINE_S)
     assert [len(record.value) for record in everything(journal, topic)] == [26, 0]
 
 
 def lower_largest_batch(kafka: RunningKafka, topic: str) -> None:
     """Change the topic behind the journal's back: the broker's own refusal is fatal."""
-    entry = ConfigEntry("max.message.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
+    entry = ConfigEntry("max.message.bytes", "300000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     client = AdminClient({"bootstrap.servers": kafka.bootstrap})
     (altered,) = client.incremental_alter_configs([resource]).values()

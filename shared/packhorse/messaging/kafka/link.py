@@ -34,10 +34,11 @@ class Link:
     """
 
     def __init__(
-        self, clients: Clients, delivery_seconds: float, on_missing: Callable[[str], None]
+        self, clients: Clients, delivery_seconds: float, on_stale: Callable[[str], None]
     ) -> None:
+        """Take what to call with the name of a topic that is not as it was."""
         self._producer = clients.producer(self._on_error)
-        self._delivery_seconds, self._on_missing = delivery_seconds, on_missing
+        self._delivery_seconds, self._on_stale = delivery_seconds, on_stale
         self._lock = threading.Lock()
         self._pending: deque[tuple[float, Future[Appended]]] = deque()
         self._fault: str | None = None
@@ -135,9 +136,11 @@ class Link:
         if error is None:
             self._written(future, message)
         elif is_missing(error):
-            self._on_missing(topic)
+            self._on_stale(topic)
             future.set_exception(topic_missing(topic))
         else:
+            if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+                self._on_stale(topic)
             self._fault = self._fault or _reason(topic, error)
             future.set_exception(self._failure(topic, error))
 
