@@ -1,9 +1,12 @@
 """What only Kafka does to a journal: topics made anew, transactions, settings, fetching ahead."""
 
+import ctypes
 from collections.abc import Iterator
+from pathlib import Path
 
+import confluent_kafka
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from packhorse.messaging.api import (
@@ -13,9 +16,12 @@ from packhorse.messaging.api import (
     OffsetOutOfRange,
     Outgoing,
     Reader,
+    Record,
     TopicMissing,
     TopicSpec,
 )
+from packhorse.messaging.kafka import reading
+from packhorse.messaging.kafka.records import as_record
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.reading import read_range
 from packhorse_services.cleanup.sweep import last_offsets
@@ -175,6 +181,56 @@ def test_r30_foreign_records_are_read_as_they_are(kafka: RunningKafka, journal: 
     assert record is not None
     assert (record.value, dict(record.headers)) == (b"", {"twice": b"2", "none": b""})
     assert record.key == "\ufffd\ufffd"
+
+
+def append_with_a_header_named_ff(kafka: RunningKafka, topic: str) -> None:
+    """Call librdkafka itself: the Python client takes no name that is not UTF-8."""
+    package = Path(confluent_kafka.__file__).parent
+    [path] = package.with_name("confluent_kafka.libs").glob("librdkafka*")
+    library, why = ctypes.CDLL(str(path)), ctypes.create_string_buffer(500)
+    library.rd_kafka_conf_new.restype = library.rd_kafka_new.restype = ctypes.c_void_p
+    conf = ctypes.c_void_p(library.rd_kafka_conf_new())
+    library.rd_kafka_conf_set(conf, b"bootstrap.servers", kafka.bootstrap.encode(), why, 500)
+    client = ctypes.c_void_p(library.rd_kafka_new(0, conf, why, 500))
+    name, value, header, size = 1, 4, 9, ctypes.c_size_t(1)  # kinds of arguments; 0 ends them
+    fields = (name, topic.encode(), value, b"v", size, header, b"\xff", b"h", size, 0)
+    assert library.rd_kafka_producev(client, *fields) == 0, why.value
+    assert library.rd_kafka_flush(client, int(DEADLINE_S * 1000)) == 0
+    library.rd_kafka_destroy(client)
+
+
+def test_r32_a_header_whose_name_is_not_utf_8_makes_a_record_damaged(
+    kafka: RunningKafka, journal: Journal
+) -> None:
+    topic = create(journal)
+    append_with_a_header_named_ff(kafka, topic)
+    append_all(journal, topic, [b"behind it"])
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
+        foreign, ours = read_until(reader, 2)
+    assert "offset 0 of" in foreign.damage
+    assert ours.value == b"behind it"
+    found = journal.read_at(topic, 0)
+    assert found is not None
+    assert "UTF-8" in found.damage
+
+
+def test_r2_a_poll_that_fails_passes_nothing(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = create(journal)
+    append_all(journal, topic, [b"x"] * 3)
+    failures = [MemoryError()]
+
+    def fails_once(message: Message, *, values: bool) -> Record:
+        if failures:
+            raise failures.pop()
+        return as_record(message, values=values)
+
+    monkeypatch.setattr(reading, "as_record", fails_once)
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
+        with pytest.raises(MemoryError):
+            read_until(reader, 1)
+        assert [record.offset for record in read_until(reader, 3)] == [0, 1, 2]
 
 
 def test_a_batch_fills_no_more_than_a_small_topic_takes(journal: Journal) -> None:

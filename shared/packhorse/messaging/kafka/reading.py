@@ -141,11 +141,12 @@ class KafkaReader:
         if not self._assigned:
             places = (TopicPartition(self._topic, *place) for place in self._next.items())
             self._consumer.assign(list(places))
-            self._assigned = True
+        self._assigned = False  # an error leaves messages behind, which are to be fetched again
         first = self._first(timeout)
         if first is not None:
             self._drain(first, max_records, max_bytes)
-        elif not self._in_hand:
+        self._assigned = True
+        if first is None and not self._in_hand:
             self._check_that_kafka_is_there(timeout)
         if self._trouble is not None and not self._in_hand:
             self._face(*self._trouble)
