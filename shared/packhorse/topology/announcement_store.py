@@ -14,8 +14,8 @@ from psycopg import Connection
 from packhorse.db.transactions import bookkeeping
 from packhorse.errors import Permanent
 from packhorse.topology.announcements import Announcement, InvalidAnnouncement, decode_content
-from packhorse.topology.lease.session import CHANNEL
 from packhorse.topology.routing import Heard
+from packhorse.topology.store_session import CHANNEL
 
 logger = logging.getLogger(__name__)
 

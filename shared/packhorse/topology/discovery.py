@@ -178,9 +178,7 @@ class Discovery:
         if self._part.trouble():
             self._clock.wait(self._paused, pause)
             return True
-        requested = self._clock.monotonic()
-        self._membership.wait(pause)
-        hinted = self._clock.monotonic() < requested + pause
+        hinted = self._membership.wait(pause)
         rest = began + _SHORTEST_WAIT_S - self._clock.monotonic()
         if rest > 0:
             self._clock.wait(self._paused, rest)

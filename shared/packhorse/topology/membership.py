@@ -59,8 +59,8 @@ class Membership(Protocol):
         """
         ...
 
-    def wait(self, seconds: float) -> None:
-        """Return when something may have changed, at the latest after `seconds`."""
+    def wait(self, seconds: float) -> bool:
+        """Return true when something may have changed, false after `seconds` without a hint."""
         ...
 
     def wake(self) -> None:

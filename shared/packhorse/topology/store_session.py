@@ -13,19 +13,20 @@ from packhorse.topology.leader import AWAY
 from packhorse.topology.membership import StoreUnavailable
 from packhorse.topology.patience import PatientConnection
 
+CHANNEL = "packhorse_topology"
+"""Where all that changes in the topology's tables is said, whatever the store."""
 _MOST_HINTS = 1_000
 
 
 class StoreSession:
     """A connection in autocommit mode, made when it is needed and anew after it broke.
 
-    It hears `channel`; what it says there itself is not heard. One thread uses it, any wakes it.
+    It hears `CHANNEL`; what it says there itself is not heard. One thread uses it, any wakes it.
     """
 
     def __init__(
         self,
         connect: Callable[[], PatientConnection],
-        channel: str,
         *,
         away: tuple[type[psycopg.Error], ...] = AWAY,
         trusted: bool = False,
@@ -35,7 +36,7 @@ class StoreSession:
         A connection that is `trusted` is used until it breaks. Any other is looked at before each
         use, and made anew where the server has ended it, and is dropped after each error.
         """
-        self._connect, self._channel = connect, channel
+        self._connect = connect
         self._away, self._trusted = away, trusted
         self.together_s = 0.0
         """Hints that follow one within this time are answered with it."""
@@ -64,20 +65,21 @@ class StoreSession:
     def notify(self, payload: str = "") -> None:
         """Give the other sessions a hint; they need none, so one that fails is left out."""
         with suppress(StoreUnavailable), self.use() as connection:
-            connection.execute("SELECT pg_notify(%s, %s)", (self._channel, payload))
+            connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, payload))
 
-    def wait(self, seconds: float, concerns: Callable[[str], bool] = lambda _: True) -> None:
-        """Return soon after a hint whose payload concerns, after `wake`, or after `seconds`.
+    def wait(self, seconds: float, concerns: Callable[[str], bool] = lambda _: True) -> bool:
+        """Return true soon after a hint whose payload concerns, or `wake`; false after `seconds`.
 
-        Also after a hint that has come while the connection was in use.
+        Also true after a hint that has come while the connection was in use.
         """
         until = time.monotonic() + seconds
         while not self._has_heard(concerns):
             rung = self._bell.wait(until - time.monotonic(), self._connection)
             if rung or time.monotonic() >= until:
-                return
+                return rung
         self._bell.wait(min(until - time.monotonic(), self.together_s))
         self._has_heard(concerns)
+        return True
 
     def wake(self) -> None:
         """Let `wait` return, now or the next time; may be called by any thread."""
@@ -94,7 +96,7 @@ class StoreSession:
         if self._connection is None:
             made = self._connect()
             try:
-                made.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+                made.execute(sql.SQL("LISTEN {}").format(sql.Identifier(CHANNEL)))
             except BaseException:
                 made.close()
                 raise

@@ -265,9 +265,10 @@ class LeaseMemorySession:
     def leave(self, who: Incarnation) -> None:
         self._step("leave", lambda: self._database.leave(who))
 
-    def wait(self, seconds: float) -> None:
-        self._clock.wait(self._hints, seconds)
+    def wait(self, seconds: float) -> bool:
+        hinted = self._clock.wait(self._hints, seconds)
         self._hints.clear()
+        return hinted
 
     def wake(self) -> None:
         self._hints.set()

@@ -103,9 +103,10 @@ class ScriptedMembership:
     def acknowledge(self, revision: str) -> None:
         pass
 
-    def wait(self, seconds: float) -> None:
-        self._woken.wait(seconds)
+    def wait(self, seconds: float) -> bool:
+        woken = self._woken.wait(seconds)
         self._woken.clear()
+        return woken
 
     def wake(self) -> None:
         self._woken.set()

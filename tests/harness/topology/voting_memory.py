@@ -202,10 +202,11 @@ class EventualSession:
         if isinstance(last, Heartbeat) and last.member.runtime_id == runtime_id:
             self._write(key, None)
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> bool:
         bell = self._store.bell(self._process)
-        self._store.clock.wait(bell, seconds)
+        hinted = self._store.clock.wait(bell, seconds)
         bell.clear()
+        return hinted
 
     def wake(self) -> None:
         self._store.bell(self._process).set()

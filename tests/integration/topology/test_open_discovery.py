@@ -5,11 +5,16 @@ from contextlib import contextmanager
 
 import pytest
 
+from packhorse.db.connect import connect
+from packhorse.topology import open as opening
+from packhorse.topology.announcement_store import forget, keep
+from packhorse.topology.announcements import Announcement
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.events import EventKind, TopologyEvent
 from packhorse.topology.lease import transitions
 from packhorse.topology.open import Store, TopologySettings, open_discovery
 from packhorse.topology.properties import FixedProperties
+from tests.harness.topology.clusters import cluster
 from tests.harness.waiting import eventually
 
 TIMES: dict[Store, tuple[float, float]] = {"lease": (0.3, 60.0), "voting": (0.5, 10.0)}
@@ -39,6 +44,10 @@ class Instance:
     def order(self) -> tuple[str, ...]:
         view = self.discovery.current_view()
         return () if view is None else view.local_cluster.ids
+
+    def remotes(self) -> list[str] | None:
+        view = self.discovery.current_view()
+        return None if view is None else [one.id for one in view.remote_clusters]
 
     def views(self) -> list[tuple[str, ...]]:
         news = (one.new for one in self.heard if one.kind is not EventKind.PROPERTIES_CHANGED)
@@ -75,6 +84,21 @@ def test_all_hear_the_same_of_joining_and_leaving(database_url: str, store: Stor
         assert kinds[0] is EventKind.INIT
         assert kinds[-1] is EventKind.CHANGING
         assert one.views() == [view for view in SEQUENCE if view in one.views()]
+
+
+@pytest.mark.parametrize("store", TIMES)
+def test_all_hear_at_once_of_other_clusters(
+    database_url: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "_LOOK_S", 3600.0)
+    instances = [Instance(database_url, store, name) for name in "ab"]
+    with running(*instances), connect(database_url, "tests", autocommit=True) as connection:
+        keep(connection, Announcement("far-1", cluster("far")), "", "10.0.0.1", 3600)
+        for one in instances:
+            eventually(lambda one=one: one.remotes() == ["far"])
+        forget(connection, "far-1", "")
+        for one in instances:
+            eventually(lambda one=one: one.remotes() == [])
 
 
 def load_of_a(instance: Instance) -> str | None:

@@ -43,9 +43,10 @@ class Controlled:
     def acknowledge(self, revision: str) -> None:
         self.acknowledged.append(revision)
 
-    def wait(self, seconds: float) -> None:
-        self._woken.wait(seconds)
+    def wait(self, seconds: float) -> bool:
+        woken = self._woken.wait(seconds)
         self._woken.clear()
+        return woken
 
     def wake(self) -> None:
         self._woken.set()

@@ -95,9 +95,9 @@ class LeaseMember:
             self._acknowledged = self._state.seq
             self._store.wake()
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> bool:
         """See `Membership.wait`."""
-        self._store.wait(seconds)
+        return self._store.wait(seconds)
 
     def wake(self) -> None:
         """See `Membership.wake`."""

@@ -8,7 +8,6 @@ from packhorse.db.engine import Timeouts
 from packhorse.topology.patience import bookkeeper_connection
 from packhorse.topology.store_session import StoreSession
 
-CHANNEL = "packhorse_topology"
 _APPLICATION = "packhorse-topology"
 """The session's name in the database."""
 
@@ -31,4 +30,4 @@ def lease_session(url: str, patience_s: float) -> StoreSession:
         session=limits.settings
         | {"synchronous_commit": "off", "plan_cache_mode": "force_generic_plan"},
     )
-    return StoreSession(connect, CHANNEL, away=(psycopg.Error,), trusted=True)
+    return StoreSession(connect, away=(psycopg.Error,), trusted=True)

@@ -9,7 +9,7 @@ from psycopg import Connection
 
 from packhorse.db.run_sessions import end_sessions
 from packhorse.topology.lease import transitions
-from packhorse.topology.lease.session import CHANNEL, lease_session
+from packhorse.topology.lease.session import lease_session
 from packhorse.topology.lease.store import (
     ClusterState,
     Incarnation,
@@ -19,6 +19,7 @@ from packhorse.topology.lease.store import (
     Pulse,
     Renewal,
 )
+from packhorse.topology.store_session import CHANNEL
 
 _TOGETHER_S, _APART_S = 0.2, 0.01
 """Changes that come one upon another, as when all instances start, are answered together: after
@@ -132,9 +133,9 @@ class SqlLeaseStore:
                 transitions.elect(connection, left)
                 transitions.next_seq(connection)
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> bool:
         """See `LeaseStore.wait`."""
-        self._session.wait(seconds)
+        return self._session.wait(seconds)
 
     def wake(self) -> None:
         """See `LeaseStore.wake`."""

@@ -142,8 +142,8 @@ class LeaseStore(Protocol):
         """End the membership of this incarnation, if it is active."""
         ...
 
-    def wait(self, seconds: float) -> None:
-        """Return after a hint that something has changed, after `wake`, or after `seconds`."""
+    def wait(self, seconds: float) -> bool:
+        """Return true after a hint that something has changed, or `wake`; false after `seconds`."""
         ...
 
     def wake(self) -> None:

@@ -9,9 +9,9 @@ from psycopg import Connection
 
 from packhorse.db.run_sessions import end_sessions
 from packhorse.topology.leader import revoke
-from packhorse.topology.lease.session import CHANNEL
 from packhorse.topology.lease.store import Incarnation, Renewal
 from packhorse.topology.properties import DEFAULT_PREFIX
+from packhorse.topology.store_session import CHANNEL
 
 logger = logging.getLogger(__name__)
 

@@ -108,9 +108,9 @@ class VotingMember:
         """See `Membership.acknowledge`."""
         self._acknowledged = revision
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> bool:
         """See `Membership.wait`."""
-        self._store.wait(seconds)
+        return self._store.wait(seconds)
 
     def wake(self) -> None:
         """See `Membership.wake`."""

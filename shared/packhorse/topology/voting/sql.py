@@ -14,7 +14,6 @@ from packhorse.topology.patience import bookkeeper_connection
 from packhorse.topology.store_session import StoreSession
 from packhorse.topology.voting.records import Heartbeat, Member, StoreView, Vote, Voting
 
-_CHANNEL = "packhorse_voting"
 _FORGET_AFTER = "1 day"
 """Heartbeats of instances that never came back go then, with the next view."""
 
@@ -58,9 +57,7 @@ class SqlVotingStore:
 
     def __init__(self, url: str, instance_id: str) -> None:
         self._instance_id = instance_id
-        self._session = StoreSession(
-            partial(bookkeeper_connection, url, f"voting {instance_id}"), _CHANNEL
-        )
+        self._session = StoreSession(partial(bookkeeper_connection, url, f"voting {instance_id}"))
         self._stored: tuple[Member, Mapping[str, str]] | None = None
         self._views: tuple[Voting | None, Voting | None] = (None, None)
 
@@ -162,9 +159,9 @@ class SqlVotingStore:
             )
         self._session.notify()
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> bool:
         """See `VotingStore.wait`: hints are for all, or for one instance."""
-        self._session.wait(seconds, lambda payload: payload in ("", self._instance_id))
+        return self._session.wait(seconds, lambda payload: payload in ("", self._instance_id))
 
     def wake(self) -> None:
         """See `VotingStore.wake`."""

@@ -51,8 +51,8 @@ class VotingStore(Protocol):
         """Remove the heartbeat of an instance if this process wrote it."""
         ...
 
-    def wait(self, seconds: float) -> None:
-        """Return after a hint that something has changed, after `wake`, or after `seconds`."""
+    def wait(self, seconds: float) -> bool:
+        """Return true after a hint that something has changed, or `wake`; false after `seconds`."""
         ...
 
     def wake(self) -> None:
