@@ -19,6 +19,7 @@ from starlette.routing import Route
 from starlette.types import Scope
 
 from packhorse.runtime.metrics import AUDIT_LEFT_OUT
+from packhorse.runtime.open_connections import network_of
 from packhorse.runtime.principal import Principal
 
 LOGGER = "packhorse.audit"
@@ -36,7 +37,9 @@ _LONGEST = 500
 """Characters of one member."""
 _WINDOW_S = 60.0
 _PER_CALLER, _TOGETHER = 20, 300
-"""Lines of what was not done, in a window: of one caller at one address, and of all."""
+"""Lines of what was not done, in a window: of one caller at one address, and of all.
+
+An IPv6 network of 64 bits counts as one address."""
 
 
 class AuditOutcome(StrEnum):
@@ -137,7 +140,7 @@ def record(caller: str, outcome: AuditOutcome, reported: Mapping[str, Any]) -> N
     """Write a line; of what was not done only so many, the next one says how many it stands for."""
     members = {name: _plain(value) for name, value in reported.items() if value not in ("", None)}
     if outcome is not AuditOutcome.DONE:
-        left_out = _limit.take(caller, str(reported.get("address", "")))
+        left_out = _limit.take(caller, network_of(str(reported.get("address", ""))))
         if left_out is None:
             AUDIT_LEFT_OUT.inc()
             return

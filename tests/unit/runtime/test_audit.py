@@ -117,8 +117,8 @@ def test_a_flood_of_refusals_leaves_room_for_others_and_is_counted(
     now = [0.0]
     monkeypatch.setattr(audit, "_limit", RefusalLimit(lambda: now[0]))
     logs.configure("json", "INFO")
-    for _ in range(500):
-        audit.record("mallory", AuditOutcome.REFUSED, {"address": "10.0.0.6"})
+    for number in range(500):
+        audit.record("mallory", AuditOutcome.REFUSED, {"address": f"2001:db8::{number:x}"})
     assert len(lines(capfd)) == 20
     audit.record("ann", AuditOutcome.REFUSED, {"address": "10.0.0.7"})
     audit.record("mallory", AuditOutcome.DONE, {"address": "10.0.0.6"})
