@@ -1,11 +1,13 @@
 """The topology's API over HTTP, on a topology that the test writes."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
+from packhorse.topology.membership import StoreUnavailable
 from packhorse_services.topology.connectors.states import ConnectorPhase, ConnectorState
 from tests.harness.topology.scripted import NUMBERS, NoVotings, Scripted, cluster, scripted
 from tests.harness.topology.served import Served, served
@@ -110,6 +112,19 @@ def test_a_property_is_announced_and_taken_back(site: Site) -> None:
     assert site.ask("DELETE", path).status_code == 204
     eventually(lambda: announced() is None, what="the property is gone")
     assert site.ask("DELETE", path).status_code == 404
+
+
+def test_a_property_stays_where_nobody_can_note_who_removes_it(site: Site) -> None:
+    def fail() -> None:
+        raise StoreUnavailable("the database is away")
+
+    path = "/topology/instances/self/properties/rack"
+    site.ask("PUT", path, json={"value": "7"})
+    state = site.made.service.app.state
+    parts, state.parts = state.parts, replace(state.parts, note_act=fail)
+    assert site.ask("DELETE", path).status_code == 503
+    state.parts = parts
+    assert site.ask("DELETE", path).status_code == 204, "it was still there"
 
 
 @pytest.mark.parametrize(

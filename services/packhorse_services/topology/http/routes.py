@@ -117,9 +117,12 @@ async def put_property(
 async def delete_property(request: Request, name: PropertyName, _caller: Admin) -> None:
     """Take back a property that was put; what a provider gives under the name comes back."""
     _refuse_reserved(name)
-    if not of(request).discovery.remove_property(name):
-        raise Problem(404, detail=f"nobody has put the property {name} here")
-    await asyncio.to_thread(of(request).note_act)
+    discovery = of(request).discovery
+    if name in discovery.properties():
+        await asyncio.to_thread(of(request).note_act)
+        if discovery.remove_property(name):
+            return
+    raise Problem(404, detail=f"nobody has put the property {name} here")
 
 
 @router.get("/connectors", responses=documented(503))
