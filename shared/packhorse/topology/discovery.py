@@ -193,7 +193,6 @@ class Discovery:
                 self._membership.wake()
             self._surveyed.set()
             self._clock.wait(self._look, _LONGEST_WATCH_S)
-        self._part.close()
 
     def _watch(self, stopping: threading.Event) -> None:
         while not stopping.is_set():

@@ -205,6 +205,3 @@ class SqlRemoteClusters:
     def is_fresh(self) -> bool:
         """Return whether a look now would show the same, unless a hint has come since the last."""
         return self._clock.monotonic() < self._fresh_until
-
-    def close(self) -> None:
-        """Do nothing: no connection is kept."""

@@ -31,10 +31,6 @@ class RemoteClusters(Protocol):
         """Return whether the last look will do for as long as the database gives no hint."""
         ...
 
-    def close(self) -> None:
-        """Give back what was opened."""
-        ...
-
 
 class NoRemoteClusters:
     """No connectors: only the own cluster."""
@@ -47,15 +43,12 @@ class NoRemoteClusters:
         """Never look again."""
         return True
 
-    def close(self) -> None:
-        """Nothing was opened."""
-
 
 class Participation:
     """Drives one membership and passes its events to `notify`, in order and one at a time.
 
-    `beat` and `leave` are called by one thread, `survey` and `close` by one too; everything else by
-    any. What goes wrong is logged when it begins and when it ends; the view ends when it runs out,
+    `beat` and `leave` are called by one thread, `survey` by one too; everything else by any. What
+    goes wrong is logged when it begins and when it ends; the view ends when it runs out,
     or at once for a duplicate.
     """
 
@@ -139,10 +132,6 @@ class Participation:
             self._membership.leave()
         except Exception:
             logger.exception("leaving the cluster failed; the others notice by themselves")
-
-    def close(self) -> None:
-        """Give back what `survey` has opened, after the last one."""
-        self._remotes.close()
 
     def view(self) -> TopologyView | None:
         """Return what was reported last."""

@@ -14,7 +14,7 @@ from packhorse.errors import Permanent
 logger = logging.getLogger(__name__)
 
 ROLE = "packhorse.role"
-"""publisher, subscriber, content, cleanup or topology."""
+"""publisher, subscriber, content, cleanup, jobs, topology, pipeline, or what an App is called."""
 AGENT = "packhorse.agent"
 """The publisher or subscriber agent, for programs that have one."""
 ENDPOINT = "packhorse.endpoint"

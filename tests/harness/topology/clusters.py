@@ -122,7 +122,6 @@ class Cluster:
         """End as a process does on request."""
         self.stop_serving()
         self.assembled.connectors.stop(30)
-        self._remotes.close()
 
     def stop_serving(self) -> None:
         self._server.should_exit = True

@@ -144,9 +144,6 @@ class ScriptedRemotes:
     def clusters(self) -> Sequence[ClusterView]:
         return self.views
 
-    def close(self) -> None:
-        """Nothing was opened."""
-
 
 @dataclass
 class Scripted:

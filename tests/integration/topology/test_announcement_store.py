@@ -56,7 +56,6 @@ def test_both_directions_are_kept_apart(database_url: str) -> None:
         assert [one.id for one in remotes.clusters()] == ["far"]
         forget(connection, "far-1", "me-1")
         assert remotes.clusters() == ()
-    remotes.close()
 
 
 def test_what_nobody_understands_is_left_out(database_url: str) -> None:
@@ -69,7 +68,6 @@ def test_what_nobody_understands_is_left_out(database_url: str) -> None:
             "WHERE owner = 'new-1'"
         )
         assert [one.id for one in remotes.clusters()] == ["far"]
-    remotes.close()
 
 
 def test_all_together_have_a_bound(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,4 +94,3 @@ def test_a_database_that_is_away_is_asked_again(databases: Databases) -> None:
         assert not remotes.is_fresh()
         server.execute(f'ALTER DATABASE "{name}_away" RENAME TO "{name}"')
     assert remotes.clusters() == ()
-    remotes.close()

@@ -67,7 +67,7 @@ class Controlled:
 
 class Remotes:
     def __init__(self) -> None:
-        self.fails, self.closed = False, False
+        self.fails = False
 
     def is_fresh(self) -> bool:
         return False
@@ -76,9 +76,6 @@ class Remotes:
         if self.fails:
             raise StoreUnavailable("away")
         return (cluster("x", name="far"),)
-
-    def close(self) -> None:
-        self.closed = True
 
 
 @contextmanager
@@ -212,7 +209,6 @@ def test_remote_clusters_that_can_t_be_read_stay(caplog: pytest.LogCaptureFixtur
         assert view is not None
         assert [one.id for one in view.clusters] == ["cluster-1", "far"]
         assert heard == [INIT]
-    assert remotes.closed
     assert reports(caplog) == 1
 
 
