@@ -3,9 +3,9 @@
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 
@@ -209,35 +209,27 @@ def test_wrong_calls_say_what_to_do(author: Author, tmp_path: Path) -> None:
     assert missing.startswith("packhorse-content: PACKHORSE_DATABASE_URL")
 
 
+_LOCAL = "packhorse_services.content.transfer.local_tree:"
+
+
 def test_killed_and_run_again_it_gives_the_same(author: Author, tmp_path: Path) -> None:
     content = tmp_path / "in"
-    for number in range(at_depth(3_000, 1_500)):
+    for number in range(at_depth(3_000, 1_100)):
         path = content / str(number // 100) / f"{number}.txt"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"content of {number}")
-    reached = 0
     settings = {"PACKHORSE_DATABASE_URL": author.url, "PACKHORSE_BLOBS_URL": author.blobs_url}
-    running = Process("import", author.command("import", content, "--at", "/a"), settings, tmp_path)
-    for _ in range(2):
+    python, module, *arguments = author.command("import", content, "--at", "/a")
+    for point, there in (("tree.upsert@after2", 1), ("LocalTree.finish@after2", 1_001)):
+        deadly = (python, module, "tests.harness.killed_program", _LOCAL + point, *arguments)
+        running = Process("import", deadly, settings, tmp_path)
         running.start()
-        await_more_than(author, reached, running)
-        running.kill()
-        reached = len(author.nodes())
+        assert running.wait() == -signal.SIGKILL, running.said()
+        assert len(author.nodes()) == there, "the folder above, then with it a batch of 1,000"
         check_binaries(author)
-    assert reached > 500
     author.imported(content, "/a")
     author.run("export", "/a", tmp_path / "out")
     assert files_below(tmp_path / "out") == files_below(content)
-
-
-def await_more_than(author: Author, nodes: int, running: Process) -> None:
-    deadline = time.monotonic() + 120
-    while running.running and time.monotonic() < deadline:
-        with author.connection() as conn:
-            found = conn.execute("SELECT count(*) FROM content.node").fetchall()[0][0]
-        if found > nodes:
-            return
-        time.sleep(0.005)
 
 
 def test_export_refuses_what_has_no_place_in_a_folder(author: Author, tmp_path: Path) -> None:
