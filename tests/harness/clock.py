@@ -39,6 +39,11 @@ class ManualClock:
             self._wall_ms += int(seconds * 1000)
             self._moved.notify_all()
 
+    def jump(self, wall_ms: int) -> None:
+        """Set the wall clock only, as an operator may."""
+        with self._moved:
+            self._wall_ms = wall_ms
+
     def until_waited_on(self) -> None:
         """Return once a thread waits on this clock."""
         with self._moved:

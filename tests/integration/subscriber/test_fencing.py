@@ -70,6 +70,19 @@ def test_r28_the_lease_does_not_follow_a_workers_clock(workers: Workers) -> None
     assert try_for_lease(second) is None
 
 
+@pytest.mark.parametrize("wall_ms", [0, 4_000_000_000_000])
+def test_r28_a_wall_clock_that_jumps_ends_no_lease_and_prolongs_none(
+    workers: Workers, wall_ms: int
+) -> None:
+    clock = ManualClock()
+    worker = workers(clock=clock, lease_s=10)
+    try_for_lease(worker)
+    clock.jump(wall_ms)
+    assert worker.lease.epoch() == 1
+    clock.advance(10)
+    assert worker.lease.epoch() is None
+
+
 def test_r25_a_worker_that_was_replaced_between_transactions_cannot_commit(
     feed: Feed, workers: Workers
 ) -> None:

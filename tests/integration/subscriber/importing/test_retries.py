@@ -85,6 +85,22 @@ def test_r10_back_off_doubles_up_to_its_limit(feed: Feed, workers: Workers) -> N
     assert worker.report.state.retries == 7
 
 
+@pytest.mark.parametrize("wall_ms", [0, 4_000_000_000_000])
+def test_r28_a_wall_clock_that_jumps_moves_no_back_off(
+    feed: Feed, workers: Workers, wall_ms: int
+) -> None:
+    clock = ManualClock()
+    worker = workers(policy=RetryPolicy(-1, 5.0, 60.0), clock=clock)
+    feed.bad()
+    worker.step_until_failed(1)
+    assert worker.session is not None
+    clock.jump(wall_ms)
+    assert worker.session.step() == pytest.approx(5)
+    clock.advance(5)
+    worker.session.step()
+    assert worker.report.state.retries == 2
+
+
 def test_r10_one_bad_package_in_a_group_costs_the_others_nothing(
     feed: Feed, workers: Workers
 ) -> None:
