@@ -89,5 +89,5 @@ def test_a_broken_store_is_noticed(
     machine: type[StoreMachine], monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     BROKEN[broken](monkeypatch)
-    with pytest.raises(BaseException):  # noqa: B017, PT011
+    with pytest.raises(AssertionError):
         run_state_machine_as_test(machine, settings=_UNTIL_FOUND)
