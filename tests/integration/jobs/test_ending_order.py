@@ -1,15 +1,15 @@
 """Ending jobs with notes locks them in the order of their numbers, as whoever stops many does."""
 
-import threading
-
-import psycopg
+from concurrent.futures import ThreadPoolExecutor
 
 from packhorse.jobs.consumer import Outcome, Result
-from packhorse.jobs.store.finishing import Ended, finish, request_stop
+from packhorse.jobs.job import JobState
+from packhorse.jobs.store.finishing import Ended, Ending, finish, request_stop
 from packhorse.jobs.store.notes import Notes
 from tests.harness.jobs.handy import HandyWorker
 from tests.harness.jobs.store import Store
 from tests.harness.jobs.stored import bookkeeper
+from tests.harness.postgres import waiting_for_locks
 from tests.harness.waiting import eventually
 
 
@@ -18,29 +18,17 @@ def test_who_ends_and_who_stops_do_not_wait_for_each_other(database_url: str) ->
     Store(database_url).add("free/a")
     worker = HandyWorker(database_url)
     first, second = sorted(worker.claim(2, "free"), key=lambda one: one.claim.number)
-    failures: list[psycopg.Error] = []
 
-    def end() -> None:
-        try:
-            with bookkeeper(database_url) as connection:
-                ended = Ended(second.claim, Result(Outcome.OK), Notes(log=["said"]))
-                finish(connection, [ended, Ended(first.claim, Result(Outcome.OK))])
-        except psycopg.Error as error:
-            failures.append(error)
+    def end() -> list[Ending]:
+        with bookkeeper(database_url) as connection:
+            ended = Ended(second.claim, Result(Outcome.OK), Notes(log=["said"]))
+            return finish(connection, [ended, Ended(first.claim, Result(Outcome.OK))])
 
-    with bookkeeper(database_url) as stopping:
-        request_stop(stopping, [first.claim.number])
-        ending = threading.Thread(target=end)
-        ending.start()
-        eventually(lambda: _waits(database_url), what="the end waits for the stop")
-        request_stop(stopping, [second.claim.number])
-    ending.join(120)
-    assert failures == []
-
-
-def _waits(url: str) -> bool:
-    with psycopg.connect(url) as connection:
-        found = connection.execute(
-            "SELECT FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'"
-        )
-        return found.fetchone() is not None
+    with ThreadPoolExecutor(1) as pool:
+        with bookkeeper(database_url) as stopping:
+            request_stop(stopping, [first.claim.number])
+            ending = pool.submit(end)
+            eventually(lambda: waiting_for_locks(database_url), "the end waits for the stop")
+            request_stop(stopping, [second.claim.number])
+        states = [one.state for one in ending.result(120)]
+    assert states == [JobState.SUCCEEDED, JobState.SUCCEEDED]
