@@ -17,6 +17,7 @@ from tests.harness.topology.driven import (
     step,
 )
 from tests.harness.topology.voting_clusters import VotingMemoryCluster, VotingSqlCluster
+from tests.harness.waiting import eventually
 
 
 @pytest.fixture
@@ -261,16 +262,21 @@ def test_a_wait_ends_when_another_one_joins(cluster: Cluster) -> None:
 
 def test_a_wait_ends_with_its_time(cluster: Cluster) -> None:
     (a,) = joined(cluster, "a")
-    a.wait(0)
-    a.wait(0)
+    with waiting(a, 0.01) as thread:
+
+        def has_ended() -> bool:
+            cluster.pass_time(0.01)
+            return not thread.is_alive()
+
+        eventually(has_ended, interval=0.005)
 
 
 @contextmanager
-def waiting(member: Membership) -> Iterator[None]:
-    """Let a thread wait far longer than the test would; it must have ended afterwards."""
+def waiting(member: Membership, seconds: float = 3_600) -> Iterator[threading.Thread]:
+    """Let a thread wait, by default far longer than the test would; it must end with the block."""
     member.wait(0)  # what was there to hear is heard
-    thread = threading.Thread(target=member.wait, args=(3_600,), daemon=True)
+    thread = threading.Thread(target=member.wait, args=(seconds,), daemon=True)
     thread.start()
-    yield
+    yield thread
     thread.join(120)
     assert not thread.is_alive()
