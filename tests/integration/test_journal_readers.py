@@ -145,6 +145,7 @@ def test_a_reader_goes_on_after_its_journal_was_closed(database_url: str, journa
     with closed.reader(topic, LogEnd.NEXT) as reader:
         assert list(reader.poll(0.1)) == []
         closed.close()
+        closed.close()
         append_all(journal, topic, [b"new"])
         assert [record.value for record in read_until(reader, 1)] == [b"new"]
 
@@ -162,14 +163,6 @@ def _hear_of(hints: JournalListener, session: SharedSession, topic_id: int) -> N
         return hints.ticket(topic_id) != before
 
     eventually(heard, "a hint")
-
-
-def test_closing_the_journal_wakes_its_hints(database_url: str, topic: str) -> None:
-    journal = open_journal(database_url, client_name="closing")
-    with journal.reader(topic, LogEnd.NEXT) as reader:
-        reader.poll(0.1)
-    journal.close()
-    journal.close()
 
 
 def test_r24_a_reader_ends_when_its_topic_is_created_anew(

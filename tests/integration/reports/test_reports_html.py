@@ -140,6 +140,7 @@ def test_plots_show_the_whole_period_and_name_who_has_the_same_line(
     names = [f"sub{number}" for number in range(1, 6)]
     measure(location, "delivery", *({"subscriber": one, "hour": NOON} for one in names))
     plots = re.findall("<svg.*?</svg>", reports.get("/reports/delivery.html").text, re.DOTALL)
+    assert len(plots) == len(TITLES)
     for plot in plots:
         assert "sub1, sub2, sub3 and 2 more" in plot
         assert "2025" not in plot
