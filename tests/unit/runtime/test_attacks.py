@@ -94,7 +94,7 @@ def test_what_the_server_does_with_the_body_is_not_the_clients_slowness() -> Non
         )
         await body.receive()
         later = time.monotonic() + 600
-        with mock.patch.object(asyncio.get_running_loop(), "time", lambda: later):
+        with mock.patch.object(asyncio.get_running_loop(), "time", return_value=later):
             await body.receive()
 
     asyncio.run(read())
