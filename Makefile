@@ -86,7 +86,7 @@ chaos: $(VENV)/.dev $(VENV)/.jars ## Kill, pause and cut during 20,000 packages 
 	TEST_E2E_JOURNAL=kafka pytest tests/e2e/test_main_job.py tests/e2e/test_operating.py \
 		tests/e2e/test_staging.py tests/e2e/test_subscribers.py $(ARGS)
 	TEST_DEPTH=full pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not proof' \
-		$$(grep -rlE --include='test_*.py' 'harness.(depth|gaps) import|hypothesis import.* given' tests) $(ARGS)
+		$$(grep -rlE --include='test_*.py' 'harness.(depth|gaps) import|hypothesis import.* given|hypothesis.stateful import' tests) $(ARGS)
 	$(MAKE) proofs
 
 check: $(VENV)/.dev ## Format, lint, types, import rules, module lengths, generated code, figures
