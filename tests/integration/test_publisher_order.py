@@ -25,7 +25,7 @@ from packhorse_services.publisher.publish.request_intake import RequestIntake
 from tests.harness.depth import at_depth
 from tests.harness.exporters import running
 from tests.harness.kafka.broker import RunningKafka
-from tests.harness.postgres import Databases
+from tests.harness.postgres import Databases, waiting_for_locks
 from tests.harness.publishing import Author, AwayJournal, LossyJournal, page, publish, request
 from tests.harness.waiting import eventually
 
@@ -225,14 +225,11 @@ def test_r6_the_lock_orders_what_the_checker_saw(author: Author) -> None:
         assert held_back.requested.wait(120)
         author.write(page(PATHS[0], 1))
         quickly = pool.submit(publish, quick, request(PATHS[0]))
-        eventually(lambda: author.rows(WAITS_FOR_THE_LOCK))
+        eventually(lambda: waiting_for_locks(author.database_url, "tests-lock"))
         held_back.may_append.set()
         slowly.result()
         quickly.result()
     assert [version for _, _, _, version in carried(author)] == [0, 1]
-
-
-WAITS_FOR_THE_LOCK = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 
 
 def test_r6_one_package_never_mixes_two_states(author: Author) -> None:

@@ -161,18 +161,12 @@ def test_who_gives_a_job_for_a_topic_that_is_being_forgotten_learns_it_anew(
     with bookkeeper(database_url) as forgetting:
         assert topics._forget(forgetting, ["old"], (), 0) == 1
         adder.start()
-        eventually(lambda: waits_for_a_topic(database_url), timeout=GENEROUS_S)
+        eventually(lambda: waiting_for_locks(database_url), timeout=GENEROUS_S)
     adder.join(GENEROUS_S)
     assert added == ["main"]
     assert known(database_url) == ["old"]
     number = HandyWorker(database_url).do()
     assert jobs_of(database_url).get(number).state is JobState.SUCCEEDED
-
-
-def waits_for_a_topic(url: str) -> bool:
-    with psycopg.connect(url) as connection:
-        waits = "SELECT FROM pg_locks WHERE NOT granted AND classid = %s"
-        return bool(connection.execute(waits, (queues.TOPIC_LOCK,)).fetchall())
 
 
 def test_two_that_forget_at_once_do_no_harm(database_url: str) -> None:

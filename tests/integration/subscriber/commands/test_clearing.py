@@ -11,7 +11,7 @@ from tests.harness.borrowing import borrowed
 from tests.harness.clock import ManualClock
 from tests.harness.commands import following, removed
 from tests.harness.feed import AGENT, TOPICS, Feed, page
-from tests.harness.postgres import Databases, end_sessions
+from tests.harness.postgres import Databases, end_sessions, waiting_for_locks
 from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, rows_of
 from tests.harness.waiting import eventually
 from tests.integration.subscriber.conftest import Workers
@@ -136,14 +136,11 @@ def test_r19_stored_commands_are_in_force_before_the_topic_counts_as_read(
     with psycopg.connect(second.url) as other:
         other.execute("LOCK TABLE bookkeeping.clear_command")
         looking.start()
-        eventually(lambda: waits_for_a_lock(second.url), "the follower's first look at the table")
+        eventually(lambda: waiting_for_locks(second.url), "the follower's first look at the table")
         looking.join(0.5)
+        assert covering == []
     looking.join(120)
     assert [found and found.command_id for found in covering] == ["c1"]
-
-
-def waits_for_a_lock(url: str) -> bool:
-    return rows_of(url, "SELECT FROM pg_locks WHERE NOT granted") != []
 
 
 def test_r19_a_new_database_does_not_obey_its_predecessors_commands(
