@@ -31,10 +31,6 @@ DAY_S = 25 * 3600
 _numbers = itertools.count(1)
 
 
-class Crash(BaseException):
-    """The process ends here, as if by kill -9: nobody may handle it."""
-
-
 @dataclass
 class Altered:
     """Something whose methods can be replaced one by one; the rest goes through."""

@@ -26,6 +26,7 @@ from packhorse.messaging.deduplication import (
 )
 from packhorse.messaging.known_log import MemoryLimits
 from packhorse.messaging.numbered import Number, Numbered
+from tests.harness.crash import Crash
 from tests.harness.deduplication import UNKNOWN, BlindJournal, MemorySnapshots, numbers_in
 from tests.harness.journals import create
 
@@ -39,10 +40,6 @@ class ManualSnapshots(SnapshotStore, Protocol):
     """Snapshots with a clock that the test moves."""
 
     time_ms: int
-
-
-class Crash(BaseException):
-    """The end of the process."""
 
 
 @dataclass

@@ -15,10 +15,10 @@ from packhorse.wire.codec import encode_status
 from packhorse.wire.messages import Action, Status
 from packhorse.wire.topics import Topics
 from tests.harness.clock import ManualClock
+from tests.harness.crash import Crash
 from tests.harness.journals import everything, fresh_name
 from tests.harness.outcome_replica import Replica
 from tests.harness.outcome_subscriptions import DECISIONS, NAMES, SubscriptionsMachine
-from tests.harness.publishing import Crash
 from tests.harness.waiting import eventually
 
 KINDS = {

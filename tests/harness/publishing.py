@@ -39,6 +39,7 @@ from packhorse_services.publisher.publish.packer import Packer
 from packhorse_services.publisher.publish.publish_queue import Publishes
 from packhorse_services.publisher.publish.publishing import JournalPatience, Publishing
 from tests.harness.borrowing import borrowed
+from tests.harness.crash import Crash
 from tests.harness.journals import everything
 
 TOPICS = Topics()
@@ -158,10 +159,6 @@ def publish(publishing: Publishes, *requests: DistributionRequest) -> list[Pendi
     while unanswered := [pending for pending in group if not pending.future.done()]:
         publishing.publish(unanswered)
     return group
-
-
-class Crash(BaseException):
-    """The process is dead from here on."""
 
 
 class Fuse:

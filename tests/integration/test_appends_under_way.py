@@ -12,10 +12,11 @@ from packhorse.messaging.api import Appended, Bounds, Journal, Outgoing
 from packhorse.messaging.deduplicated import DeduplicatedLog
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.sql import journal as sql_journal
+from tests.harness.crash import Crash
 from tests.harness.deduplication import MemorySnapshots, numbered, numbers_in
 from tests.harness.journals import DEADLINE_S, PATIENT, create
 from tests.harness.postgres import Databases
-from tests.harness.publishing import Author, Crash, JournalDouble, page, publish, request
+from tests.harness.publishing import Author, JournalDouble, page, publish, request
 from tests.harness.slow_commits import closed_gate
 
 

@@ -15,7 +15,8 @@ from packhorse_services.cleanup.cleanup_lock import CleanupLock, CleanupLockLost
 from packhorse_services.cleanup.report import CleanupRun, RunState
 from packhorse_services.cleanup.runner import run_by_hand
 from packhorse_services.cleanup.sweep import ForeignLog, Sweep
-from tests.harness.cleanup import DAY_S, GRACE, TOPIC, Altered, Crash, Stage, staged
+from tests.harness.cleanup import DAY_S, GRACE, TOPIC, Altered, Stage, staged
+from tests.harness.crash import Crash
 from tests.harness.postgres import end_sessions
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -14,15 +14,16 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 from psycopg import sql
 
 from packhorse_services.cleanup.cleanup_lock import CleanupLock
 from packhorse_services.cleanup.orphans import Orphans
 from packhorse_services.cleanup.report import Candidate, RemovalReason
-from tests.harness.cleanup import TOPIC, AgingMemory, Altered, Crash, Stage
+from tests.harness.cleanup import TOPIC, AgingMemory, Altered, Stage
+from tests.harness.crash import Crash
 from tests.harness.depth import examples
+from tests.harness.machines import play
 from tests.harness.postgres import Databases
 
 _EMPTY = """
@@ -188,19 +189,8 @@ def _play(databases: Databases, examples: int, phases: Sequence[Phase] = tuple(P
     with psycopg.connect(databases.server.url(), autocommit=True) as connection:
         name = sql.Identifier(url.rpartition("/")[2])
         connection.execute(sql.SQL("ALTER DATABASE {} SET synchronous_commit = off").format(name))
-    run_state_machine_as_test(
-        Cleanup,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=25,
-            phases=phases,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            report_multiple_bugs=False,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    options: Any = {"derandomize": True, "database": None, "report_multiple_bugs": False}
+    play(Cleanup, examples, phases=phases, **options)
 
 
 def test_holds_whatever_happens_in_whatever_order(databases: Databases) -> None:

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from packhorse.db.pool import Lender
 from packhorse.messaging.api import Journal
@@ -16,6 +14,7 @@ from tests.harness.borrowing import pooled
 from tests.harness.deduplication_model import DeduplicationMachine, ManualSnapshots
 from tests.harness.depth import at_depth, examples
 from tests.harness.kafka.broker import RunningKafka
+from tests.harness.machines import play
 
 
 class TimedSnapshots(DatabaseSnapshots):
@@ -33,18 +32,6 @@ def pool(database_url: str) -> Iterator[Lender]:
         yield pool
 
 
-def run(machine: type[DeduplicationMachine], examples: int, steps: int) -> None:
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-
-
 def test_on_the_sql_journal_with_snapshots_in_a_database(database_url: str, pool: Lender) -> None:
     class SqlMachine(DeduplicationMachine):
         def open(self) -> Journal:
@@ -53,7 +40,7 @@ def test_on_the_sql_journal_with_snapshots_in_a_database(database_url: str, pool
         def snapshots(self) -> ManualSnapshots:
             return TimedSnapshots(pool)
 
-    run(SqlMachine, examples=examples(20), steps=20)
+    play(SqlMachine, examples(20), steps=20)
 
 
 @pytest.mark.kafka
@@ -62,4 +49,4 @@ def test_on_the_kafka_journal(kafka: RunningKafka) -> None:
         def open(self) -> Journal:
             return open_journal(kafka.url, client_name="model")
 
-    run(KafkaMachine, examples=at_depth(6, 2), steps=15)
+    play(KafkaMachine, at_depth(6, 2), steps=15)

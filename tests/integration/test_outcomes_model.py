@@ -1,8 +1,6 @@
 """R9, R18: outcomes and events equal a model, whatever repeats, crashes and restarts there are."""
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
 from packhorse.messaging.api import Journal
 from packhorse.messaging.memory import shared_log
@@ -12,19 +10,8 @@ from packhorse.messaging.sql.segments import SegmentLimits
 from tests.harness.depth import at_depth, examples
 from tests.harness.journals import KafkaBackend, SqlBackend
 from tests.harness.kafka.broker import RunningKafka
+from tests.harness.machines import play
 from tests.harness.outcomes import OutcomesMachine
-
-
-def run(machine: type[OutcomesMachine], examples: int, steps: int) -> None:
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
 
 
 def test_r18_outcomes_and_events_on_the_journal_in_memory(database_url: str) -> None:
@@ -39,7 +26,7 @@ def test_r18_outcomes_and_events_on_the_journal_in_memory(database_url: str) -> 
         def remove_topic(self, topic: str) -> None:
             shared_log("outcomes").remove_topic(topic)
 
-    run(Machine, examples=examples(80), steps=40)
+    play(Machine, examples(80), steps=40)
 
 
 def test_r18_outcomes_and_events_on_the_sql_journal(database_url: str) -> None:
@@ -56,7 +43,7 @@ def test_r18_outcomes_and_events_on_the_sql_journal(database_url: str) -> None:
         def remove_topic(self, topic: str) -> None:
             backend.remove_topic(topic)
 
-    run(Machine, examples=at_depth(12, 2), steps=30)
+    play(Machine, at_depth(12, 2), steps=30)
 
 
 @pytest.mark.kafka
@@ -75,4 +62,4 @@ def test_r18_outcomes_and_events_on_kafka(database_url: str, kafka: RunningKafka
         def remove_topic(self, topic: str) -> None:
             backend.remove_topic(topic)
 
-    run(Machine, examples=6, steps=15)
+    play(Machine, 6, steps=15)

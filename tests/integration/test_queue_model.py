@@ -3,9 +3,8 @@
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase
 from hypothesis.errors import Flaky
-from hypothesis.stateful import run_state_machine_as_test
 
 from packhorse.messaging.sql.segments import SegmentLimits
 from packhorse_services.publisher.queues.cache.columns import ColumnSegment
@@ -16,37 +15,29 @@ from packhorse_services.publisher.queues.queue import Queues
 from tests.harness.depth import at_depth, examples
 from tests.harness.journals import JournalBackend, KafkaBackend, MemoryBackend, SqlBackend
 from tests.harness.kafka.broker import RunningKafka
+from tests.harness.machines import play
 from tests.harness.queue_model import QueueMachine
 
 
-def play(on: JournalBackend, count: int, steps: int = 20, **options: Any) -> None:
+def play_on(on: JournalBackend, examples: int, **options: Any) -> None:
     class Machine(QueueMachine):
         backend = on
 
-    run_state_machine_as_test(
-        Machine,
-        settings=settings(
-            max_examples=count,
-            stateful_step_count=steps,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-            **options,
-        ),
-    )
+    play(Machine, examples, steps=20, **options)
 
 
 def test_r15_r17_queues_agree_with_lists_on_memory() -> None:
-    play(MemoryBackend(), examples(60))
+    play_on(MemoryBackend(), examples(60))
 
 
 def test_r15_r17_queues_agree_with_lists_on_sql(database_url: str) -> None:
-    play(SqlBackend(database_url, SegmentLimits(records=8)), at_depth(30, 2))
+    play_on(SqlBackend(database_url, SegmentLimits(records=8)), at_depth(30, 2))
 
 
 @pytest.mark.kafka
 @pytest.mark.depth  # the model is in front of the journal, which SQL and memory play too
 def test_r15_r17_queues_agree_with_lists_on_kafka(kafka: RunningKafka) -> None:
-    play(KafkaBackend(kafka.url), examples(12))
+    play_on(KafkaBackend(kafka.url), examples(12))
 
 
 def _one_more(self: QueueCache, gone: int) -> None:
@@ -95,4 +86,4 @@ def test_the_machine_finds_what_is_broken(fault: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(*BROKEN[fault])
     monkeypatch.setattr("tests.harness.queue_model.DEADLINE_S", 3.0)
     with pytest.raises((AssertionError, Flaky)):
-        play(MemoryBackend(), 300, phases=[Phase.generate], database=None, derandomize=True)
+        play_on(MemoryBackend(), 300, phases=[Phase.generate], database=None, derandomize=True)

@@ -8,7 +8,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -16,7 +15,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from packhorse.blobs.open import open_blobs
@@ -26,8 +24,10 @@ from packhorse_services.publisher.outbox.release_rows import Release
 from packhorse_services.publisher.queues.queue import UnknownSubscriber
 from packhorse_services.publisher.queues.topic_follower import NotCaughtUp
 from packhorse_services.publisher.releases.contents import ReleaseChange, ReleaseEnded
+from tests.harness.crash import Crash
 from tests.harness.depth import examples
-from tests.harness.publishing import Author, Crash, Fuse, page, publish, request
+from tests.harness.machines import play
+from tests.harness.publishing import Author, Fuse, page, publish, request
 from tests.harness.releases import ReleaseStage
 
 ROOTS = ("/",)
@@ -270,13 +270,5 @@ def test_r5_a_release_lives_as_its_model_says(database_url: str, tmp_path: Path)
             super().__init__()
             self.stage = stage
 
-    run_state_machine_as_test(
-        Machine,
-        settings=settings(
-            max_examples=examples(24),
-            stateful_step_count=25,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    play(Machine, examples(24))
     stage.close()

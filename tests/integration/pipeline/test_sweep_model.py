@@ -7,7 +7,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -15,7 +14,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 from psycopg import sql
 
@@ -27,6 +25,7 @@ from packhorse.snapshots.snapshot import part_key
 from packhorse_services.pipeline.errors import NotYet
 from packhorse_services.pipeline.sweep.stores import Stores
 from tests.harness.depth import examples
+from tests.harness.machines import play
 from tests.harness.plain_report import PlainReport
 from tests.harness.postgres import Databases
 from tests.harness.snapshots import encoded_nodes
@@ -204,18 +203,7 @@ def urls(databases: Databases) -> tuple[str, str]:
 
 def test_holds_whatever_happens_in_whatever_order(urls: tuple[str, str], tmp_path: Path) -> None:
     Sweeping.urls, Sweeping.folder = urls, tmp_path
-    run_state_machine_as_test(
-        Sweeping,
-        settings=settings(
-            max_examples=examples(20),
-            stateful_step_count=25,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            report_multiple_bugs=False,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    play(Sweeping, examples(20), derandomize=True, database=None, report_multiple_bugs=False)
 
 
 def _no_second_look(report: PlainReport, round_name: str) -> Any:

@@ -1,8 +1,7 @@
 """Deduplication agrees with its model, and the model notices builds that are wrong."""
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis import Phase
 
 from packhorse.errors import PackhorseError
 from packhorse.messaging import known_log
@@ -17,6 +16,7 @@ from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from tests.harness import deduplication_model
 from tests.harness.deduplication_model import DeduplicationMachine
 from tests.harness.depth import examples
+from tests.harness.machines import play
 
 NOTICED = (AssertionError, PackhorseError, ExceptionGroup)
 """How the machine reports a build that is wrong: a wrong answer, or one that it did not expect."""
@@ -27,21 +27,8 @@ class MemoryMachine(DeduplicationMachine):
         return MemoryJournal(MemoryLog())
 
 
-def run(machine: type[DeduplicationMachine], count: int, *phases: Phase) -> None:
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=count,
-            stateful_step_count=25,
-            deadline=None,
-            phases=phases or tuple(Phase),
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-
-
 def test_each_message_is_in_the_log_once_and_the_highest_sequences_are_exact() -> None:
-    run(MemoryMachine, examples(300))
+    play(MemoryMachine, examples(300))
 
 
 class LessIsADuplicate(Deduplication):
@@ -108,7 +95,7 @@ def test_a_state_that_is_wrong_is_noticed(
 ) -> None:
     monkeypatch.setattr(known_log, "Deduplication", wrong)
     with pytest.raises(NOTICED):
-        run(MemoryMachine, 200, Phase.generate)
+        play(MemoryMachine, 200, phases=[Phase.generate])
 
 
 class BeyondTheEnd:
@@ -144,7 +131,7 @@ def test_a_snapshot_that_is_wrong_is_noticed(wrong: type) -> None:
             return super().start(wrong(store))
 
     with pytest.raises(NOTICED):
-        run(WrongSnapshots, 200, Phase.generate)
+        play(WrongSnapshots, 200, phases=[Phase.generate])
 
 
 @pytest.mark.proof
@@ -159,4 +146,4 @@ def test_a_log_that_does_not_look_after_an_unknown_append_is_noticed(
 
     monkeypatch.setattr(known_log.KnownLog, "catch_up", hopeful)
     with pytest.raises(NOTICED):
-        run(MemoryMachine, 200, Phase.generate)
+        play(MemoryMachine, 200, phases=[Phase.generate])

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, LiteralString
 
 import psycopg
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -15,7 +14,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from packhorse.blobs.open import open_blobs
@@ -26,6 +24,7 @@ from tests.harness.commands import following
 from tests.harness.depth import examples
 from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.fold import fold
+from tests.harness.machines import play
 from tests.harness.subscriber import Worker, content_in
 from tests.harness.waiting import eventually
 from tests.integration.subscriber.conftest import empty
@@ -267,12 +266,4 @@ class CommandMachine(RuleBasedStateMachine):
 
 def test_r19_r25_a_subscription_applies_as_the_model_says(database_url: str) -> None:
     machine = type("Machine", (CommandMachine,), {"url": database_url})
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=examples(30),
-            stateful_step_count=20,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
+    play(machine, examples(30), steps=20)
