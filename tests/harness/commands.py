@@ -57,7 +57,7 @@ def following(worker: Worker) -> Iterator[Following]:
         found.catch_up()
         yield found
     finally:
-        follower.stop(30)
+        follower.stop(120)
 
 
 def reported(worker: Worker, feed: Feed, command_id: str) -> list[tuple[CommandState, int, str]]:

@@ -44,7 +44,7 @@ def program(author: str, journal: str, folder: Path) -> Iterator[tuple[str, int]
         yield json.loads(process.stdout.readline())["url"], process.pid
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
 
 
 @contextmanager

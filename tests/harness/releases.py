@@ -65,7 +65,7 @@ class ReleaseStage:
 
     def close(self) -> None:
         """Close what is open."""
-        self._pool.stop(10)
+        self._pool.stop(120)
         self.author.close()
 
     def plan(self, path: str, moment: Moment = "now", key: str | None = None) -> Release:

@@ -34,7 +34,7 @@ def test_in_session_mode_every_connection_has_its_time_limits(databases: Databas
         pool = SharedPool(url, "tests", timeouts=_LIMITS)
         with pool.share(1).connection() as connection:
             assert connection.execute(_IN_FORCE).fetchone()[1:] == ("11s", "12s", "13s")
-        pool.stop(30)
+        pool.stop(120)
         assert asyncio.run(_in_force_in_routes(url)) == ("11s", "12s", "13s")
         with bookkeeper_connection(url, "tests") as patient:
             assert patient.execute(_IN_FORCE).fetchone()[1:] == ("4s", "2s", "5s")

@@ -36,7 +36,7 @@ def serves(running: Site) -> None:
     assert running.get("/queues")["agent"] == "main"
     for probe in ("/livez", "/readyz"):
         url = running.publisher.url + probe
-        eventually(lambda url=url: httpx.get(url, timeout=DEADLINE_S).is_success, probe, timeout=30)  # type: ignore[misc]
+        eventually(lambda url=url: httpx.get(url, timeout=DEADLINE_S).is_success, probe)  # type: ignore[misc]
 
 
 def test_500_abandoned_waits_stop_no_publisher(running: Site) -> None:

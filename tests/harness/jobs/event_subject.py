@@ -42,7 +42,7 @@ def main(url: str, instance: str, path: str) -> None:
         except EventNotStored:
             say("unsure", line.strip())
     for part in reversed(parts):
-        part.stop(10)
+        part.stop(120)
 
 
 if __name__ == "__main__":

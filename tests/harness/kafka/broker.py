@@ -24,7 +24,7 @@ from tests.harness.waiting import pause
 
 _HERE = Path(__file__).parent
 _START_SECONDS = 120.0
-_STOP_SECONDS = 60.0
+_STOP_SECONDS = 180.0
 
 
 @dataclass

@@ -121,7 +121,7 @@ class Cluster:
     def stop(self) -> None:
         """End as a process does on request."""
         self.stop_serving()
-        self.assembled.connectors.stop(30)
+        self.assembled.connectors.stop(120)
 
     def stop_serving(self) -> None:
         self._server.should_exit = True

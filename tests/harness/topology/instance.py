@@ -127,7 +127,7 @@ def main() -> None:
         cluster.start()
         report(event="STARTED")
         work.run(stopping)
-        cluster.stop(10)
+        cluster.stop(120)
     report(event="ENDED")
 
 

@@ -78,7 +78,7 @@ def test_no_job_is_begun_before_the_queues_are_there(
         allowed.set()
         assert until(host, number, JobState.SUCCEEDED).queue == "quick"
     finally:
-        host.stop(10)
+        host.stop(120)
 
 
 @pytest.mark.parametrize("url", ["mysql://x", "postgresql://localhost:x/a", "nonsense"])

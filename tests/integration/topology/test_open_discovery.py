@@ -64,7 +64,7 @@ def running(*instances: Instance) -> Iterator[None]:
         yield
     finally:
         for one in instances:
-            one.discovery.stop(30.0)
+            one.discovery.stop(120)
             assert one.discovery.failure() is None
 
 
@@ -76,7 +76,7 @@ def test_all_hear_the_same_of_joining_and_leaving(database_url: str, store: Stor
             eventually(lambda one=one: one.order() == ("c", "a", "b"), timeout=180)
         a.discovery.set_property("load", "7")
         eventually(lambda: load_of_a(b) == "7", timeout=180)
-        c.discovery.stop(30.0)
+        c.discovery.stop(120)
         for one in (a, b):
             eventually(lambda one=one: one.order() == ("a", "b"), timeout=180)
     for one in instances:
@@ -117,6 +117,6 @@ def test_with_leases_a_preferred_instance_leads_once_the_leader_has_left(
     preferred = Instance(database_url, "lease", "c", prefix="0")
     with running(leader, second, preferred):
         eventually(lambda: second.order() == ("a", "b", "c"), timeout=180)
-        leader.discovery.stop(30.0)
+        leader.discovery.stop(120)
         for one in (second, preferred):
             eventually(lambda one=one: one.order() == ("c", "b"), timeout=180)
