@@ -14,7 +14,7 @@ from packhorse_services.cli.demo.command import holdings
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.harness.command_line import Up, data_folder, packhorse
 from tests.harness.imported import COMMAND_LINE
-from tests.harness.waiting import eventually
+from tests.harness.waiting import eventually, is_gone
 
 SUBSCRIBERS = ["sub1", "sub2"]
 JOURNALS = ["sql", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.depth])]
@@ -58,13 +58,6 @@ def _distributes(stack: Up) -> bool:
     return tried.returncode == 0
 
 
-def _gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
-
-
 def _goes_on(killed: Up, following: Up, folder: Path) -> None:
     """End everything with SIGKILL while a package is under way."""
     _import(killed, folder, "before")
@@ -99,7 +92,7 @@ def _leaves_nothing(killed: Up, following: Up) -> None:
     killed.wait()
     programs = [pid for name, pid in before.items() if name != "postgres"]
     eventually(
-        lambda: all(_gone(pid) for pid in programs),
+        lambda: all(is_gone(pid) for pid in programs),
         timeout=WAIT_S,
         what="no program outlives the supervisor",
     )
@@ -108,7 +101,7 @@ def _leaves_nothing(killed: Up, following: Up) -> None:
     after = following.pids()
     assert after["postgres"] == before["postgres"], "the server was adopted"
     assert following.stop() == 0, following.said()
-    assert all(_gone(pid) for pid in after.values()), "nothing is left behind"
+    assert all(is_gone(pid) for pid in after.values()), "nothing is left behind"
 
 
 def _shows_what_cannot_start(stack: Up, monkeypatch: pytest.MonkeyPatch) -> None:

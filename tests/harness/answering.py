@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import BaseServer
 
 
 class _Quiet(BaseHTTPRequestHandler):
@@ -21,10 +22,17 @@ def answering(
     with ThreadingHTTPServer(("127.0.0.1", 0), quiet) as server:
         if tls:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
+        with serving(server):
             yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+
+
+@contextmanager
+def serving(server: BaseServer) -> Iterator[None]:
+    """Let a server answer until the block ends."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        thread.join()

@@ -1,17 +1,16 @@
 """A publisher that keeps the contract of producers and stored packages, with faults on demand."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.harness.answering import serving
+
 
 class FakePublisher(ThreadingHTTPServer):
     """Accepts each sequence of a producer once. `faults` are what the next appends meet."""
-
-    daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -98,11 +97,5 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def fake_publisher() -> Iterator[FakePublisher]:
     """Run one as long as the block lasts."""
-    with FakePublisher() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with FakePublisher() as server, serving(server):
+        yield server

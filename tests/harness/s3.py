@@ -6,7 +6,6 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from packhorse_services.cli.stack.embedded import free_port
 from tests.harness.certificates import write_certificates
+from tests.harness.waiting import eventually
 
 VERSION = "v1.8.0"
 TOOLS = Path.home() / ".cache" / "packhorse" / "tools"
@@ -105,14 +105,13 @@ def _tls(folder: Path | None) -> list[str]:
 
 
 def _await_listening(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline:
+    def listens() -> bool:
         if process.poll() is not None:
             raise RuntimeError(f"versitygw ended with {process.returncode}")
         try:
             socket.create_connection(("127.0.0.1", port)).close()
         except OSError:
-            time.sleep(0.02)
-        else:
-            return
-    raise RuntimeError("versitygw does not answer")
+            return False
+        return True
+
+    eventually(listens, "versitygw answers", timeout=300, interval=0.02)

@@ -31,6 +31,14 @@ def eventually(
         time.sleep(interval)
 
 
+def is_gone(pid: int) -> bool:
+    """Return whether a process has ended, its parent told of it or not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
 def pause(pid: int) -> None:
     """Stop every thread of a process with SIGSTOP, and return when none of them runs any more."""
     os.kill(pid, signal.SIGSTOP)

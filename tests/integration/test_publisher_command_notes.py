@@ -9,8 +9,6 @@ from packhorse.wire.messages import ClearCommand, CommandState, CommandStatusMes
 from packhorse_services.publisher.commands import command_rows
 from tests.harness.publishing import AGENT
 
-NOTED = ("state", "removed", "reason")
-
 
 class TestNoting:
     """Reports about a command change its row forward only."""

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from packhorse_services.cli.stack.child import ChildProcess, ChildProgram, bound_log
 from packhorse_services.cli.stack.ports import free_port
 from packhorse_services.cli.stack.supervisor import StartFailed, Supervisor
+from tests.harness.waiting import eventually, is_gone
 
 _SERVER = """
 import http.server, signal, sys
@@ -57,13 +58,6 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         child.end_by(deadline=0)
 
 
-def _wait_for(condition: Callable[[], bool], seconds: float = 180) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.05)
-
-
 def test_all_are_ready_after_the_start(stage: Stage) -> None:
     supervisor = stage.supervisor(_program("one"), _program("two"))
     supervisor.start(lambda: False, timeout=300)
@@ -76,8 +70,8 @@ def test_what_dies_is_run_again_and_reported(stage: Stage) -> None:
     before = supervisor.pids()["one"]
     assert not supervisor.is_renewing()
     os.kill(before, signal.SIGKILL)
-    _wait_for(lambda: not supervisor.tend() and supervisor.is_renewing())
-    _wait_for(supervisor.tend)
+    eventually(lambda: not supervisor.tend() and supervisor.is_renewing())
+    eventually(supervisor.tend)
     assert not supervisor.is_renewing()
     assert supervisor.pids()["one"] != before
     assert stage.reported == ["one was ended by signal 9; again in 0.0 s"]
@@ -135,14 +129,7 @@ time.sleep(600)
         assert parent.stdout is not None
         child_pid = int(parent.stdout.readline())
         parent.kill()
-    _wait_for(lambda: _gone(child_pid))
-
-
-def _gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
+    eventually(lambda: is_gone(child_pid))
 
 
 def test_a_long_log_is_moved_aside_while_it_is_written(tmp_path: Path) -> None:
@@ -176,5 +163,5 @@ def test_a_file_that_contradicts_a_setting_is_not_inherited(
         stage.folder / "x.log",
     )
     child.spawn()
-    _wait_for(lambda: child.ended() is not None)
+    eventually(lambda: child.ended() is not None)
     assert child.last_lines() == "['PACKHORSE_JOURNAL_URL', 'PACKHORSE_LOG_LEVEL']"

@@ -1,13 +1,13 @@
 """A peer that answers whatever a test wants."""
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 from packhorse.topology import signing
 from packhorse.topology.connector_keys import SharedKeys
+from tests.harness.answering import answering
 from tests.harness.topology.clusters import SECRET
 
 KEYS = SharedKeys([SECRET])
@@ -71,17 +71,5 @@ def serving(peer: HostilePeer) -> Iterator[HostilePeer]:
             self.end_headers()
             self.wfile.write(answer.body)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    peer.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with answering(Handler) as peer.url:
         yield peer
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(120)

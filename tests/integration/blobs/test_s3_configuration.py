@@ -1,7 +1,6 @@
 """Credentials, endpoint and region of S3 as the AWS tools take them."""
 
 import os
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -13,6 +12,7 @@ from packhorse.blobs.open import open_blobs
 from tests.harness.answering import answering
 from tests.harness.aws import CredentialServer, credential_server
 from tests.harness.s3 import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, running_s3
+from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.s3
 
@@ -113,9 +113,7 @@ def test_a_container_gives_keys_and_renews_them(
     with pytest.raises(BlobStoreUnavailable, match="SignatureDoesNotMatch"):
         store.check()
     credentials.keys = KEYS
-    deadline = time.monotonic() + 120
-    while not _checks(store):
-        assert time.monotonic() < deadline
+    eventually(lambda: _checks(store), "the keys are renewed")
     _use(store)
     store.close()
 

@@ -9,7 +9,6 @@ from tests.harness.topology.simulation import Simulation
 from tests.harness.topology.sites import LeaseSite
 
 STORES = ("lease", "voting")
-DELAY_S = 3.0
 
 
 @pytest.fixture(autouse=True)
