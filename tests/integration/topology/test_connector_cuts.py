@@ -38,7 +38,6 @@ def test_remote_clusters_are_not_waited_for(proxied: tuple[CuttingProxy, str]) -
         remotes.clusters()
     proxy.heal()
     assert remotes.clusters() == ()
-    remotes.close()
 
 
 def test_a_connector_goes_on_when_the_network_is_back(
