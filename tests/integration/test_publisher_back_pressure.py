@@ -1,6 +1,7 @@
 """429 while a live subscriber is too far behind, over HTTP; what is known gets its answer."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,9 @@ import httpx
 import pytest
 
 from packhorse.db.connect import connect
+from packhorse.db.pool import ask
 from packhorse.runtime.metrics import PUBLISHER_REQUESTS
-from packhorse_services.publisher.publish import publish_queue
+from packhorse_services.publisher.publish import admission, publish_queue
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publishing import AGENT, page
 
@@ -129,23 +131,40 @@ def test_a_batch_at_a_full_queue_has_the_outcomes_of_its_requests_alone(
     service.run(play)
 
 
-def test_a_look_at_a_producer_that_is_locked_holds_nothing_else_up(
+def test_looks_at_a_producer_that_is_locked_hold_nothing_else_up(
     service: PublisherService,
 ) -> None:
     async def play(service: PublisherService) -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(4))
         epoch = (await service.client.put("/producers/import")).json()["epoch"]
         await fill(service)
-        numbers = [{"name": "import", "epoch": epoch, "sequence": n} for n in range(3)]
+        numbers = [{"name": "import", "epoch": epoch, "sequence": n} for n in range(6)]
         with connect(service.author.database_url, "tests") as holder:
             holder.execute("SELECT FROM bookkeeping.producer FOR UPDATE")
             looks = [service.distribute("/p", producer=number) for number in numbers]
             asked = [asyncio.ensure_future(look) for look in looks]
             await service.until(lambda: _waiting_for_locks(service, 2))
-            with service.watermark._pool.connection(timeout=0) as connection:
-                connection.execute("SELECT 1")
+            await asyncio.to_thread(ask, service.watermark._pool)
+            await service.get("/distributions")
+            assert await _waiting_for_locks(service, 2)
+            assert not any(look.done() for look in asked)
             holder.rollback()
         for answer in await asyncio.gather(*asked):
             assert_queue_full(answer)
+
+    service.run(play)
+
+
+def test_who_waits_too_long_for_a_look_is_asked_to_come_again(
+    service: PublisherService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play(service: PublisherService) -> None:
+        await fill(service)
+        monkeypatch.setattr(admission, "PATIENCE_S", 0)
+        publisher = service.parts.app.state.publisher
+        monkeypatch.setattr(publisher.admission, "_places", asyncio.Semaphore(0))
+        answer = await service.distribute("/p", headers={"Idempotency-Key": "k"})
+        assert (answer.status_code, "publisher is busy" in answer.text) == (503, True)
 
     service.run(play)
 

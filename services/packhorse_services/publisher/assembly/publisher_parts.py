@@ -35,7 +35,7 @@ from packhorse_services.publisher.live.event_hub import EventHub
 from packhorse_services.publisher.outbox.journal_appender import JournalAppender
 from packhorse_services.publisher.outbox.producer_registry import ProducerRegistry
 from packhorse_services.publisher.outcomes.error_queue import ErrorQueues
-from packhorse_services.publisher.publish.admission import Admission, QueueLimits
+from packhorse_services.publisher.publish.admission import LOOKS, Admission, QueueLimits
 from packhorse_services.publisher.publish.dry_run import AT_ONCE, DryRuns
 from packhorse_services.publisher.publish.publishing import check_room
 from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
@@ -242,7 +242,7 @@ class _Assembly:
 
     def _admission(self) -> Admission:
         limits = QueueLimits(self.settings.queue_packages, self.settings.queue_bytes)
-        return Admission(self.queues, limits, self.pool.share(2))
+        return Admission(self.queues, limits, self.pool.share(LOOKS))
 
 
 def _ask_journal(journal: Journal, topic: str) -> None:

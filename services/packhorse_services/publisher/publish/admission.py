@@ -5,13 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from packhorse.db.connect import PATIENCE_S
 from packhorse.db.pool import Lender
 from packhorse.db.transactions import writing
 from packhorse.errors import PackhorseError, Transient
 from packhorse.wire.actions import is_probe
 from packhorse_services.publisher.outbox.request import Accepted, DistributionRequest, Pending
 from packhorse_services.publisher.publish import repeated_requests
+from packhorse_services.publisher.publish.request_intake import PublisherBusy
 from packhorse_services.publisher.queues.queue import Backlog, Queues, UnknownSubscriber
+
+LOOKS = 2
+"""How many requests are looked up at a time, each in a thread; it may wait for a lock."""
 
 
 class QueueFull(Transient):
@@ -40,7 +45,9 @@ class Admission:
         limits: QueueLimits,
         pool: Lender,
     ) -> None:
+        """Take a pool that lends `LOOKS` connections to nobody else."""
         self._queues, self._limits, self._pool = queues, limits, pool
+        self._places = asyncio.Semaphore(LOOKS)
 
     async def known(self, request: DistributionRequest) -> Accepted | None:
         """Return what the request has led to already, or None when it may be published.
@@ -81,9 +88,20 @@ class Admission:
         return None
 
     async def repeated(self, request: DistributionRequest) -> Accepted | None:
-        """Return what a request with a key has led to already, or None."""
+        """Return what a request with a key has led to already, or None.
+
+        Raises `PublisherBusy` when too many others are looked up.
+        """
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await self._places.acquire()  # here, for a thread that waits is missing elsewhere
+        except TimeoutError as error:
+            raise PublisherBusy("the publisher is busy; send the request again") from error
         pending = Pending(request)
-        await asyncio.to_thread(self._look_up, pending)
+        try:
+            await asyncio.to_thread(self._look_up, pending)
+        finally:
+            self._places.release()
         return pending.future.result() if pending.future.done() else None
 
     def _look_up(self, pending: Pending) -> None:
