@@ -8,15 +8,25 @@ from typing import Any
 
 import pytest
 
-from packhorse.messaging.api import Journal, Outgoing, TopicSpec
+from packhorse.messaging.api import Journal, Outgoing, Record, TopicSpec
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
-from packhorse.wire.messages import Action, PackageEntry, PackageMessage
+from packhorse.wire.codec import encode_discovery
+from packhorse.wire.messages import (
+    Action,
+    DiscoveryMessage,
+    PackageEntry,
+    PackageMessage,
+    SubscriberState,
+)
 from packhorse.wire.package_codec import encode_package
 from packhorse_services.publisher.queues.cache import columns
 from packhorse_services.publisher.queues.cache.filters import ALL, EntryFilter
 from packhorse_services.publisher.queues.cache.journal_pages import PageRange
 from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
 from packhorse_services.publisher.queues.cache.queue_feed import QueueFeed, QueueLoading
+from packhorse_services.publisher.queues.error_counts import ErrorCounts
+from packhorse_services.publisher.queues.queue import Queues
+from packhorse_services.publisher.queues.subscribers import Subscribers
 from tests.harness.clock import ManualClock
 from tests.harness.publishing import JournalDouble
 from tests.harness.waiting import eventually
@@ -234,3 +244,35 @@ def test_r24_another_topic_of_that_name_is_another_log(
         eventually(follows_the_new_one)
         asyncio.run(feed.need(-1, WAIT_S))
         assert feed.cache.extent(-1).length == 2
+
+
+def test_r24_a_queue_that_is_asked_for_while_the_cache_is_reset_is_of_neither_log(
+    journal: WatchedJournal, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, answers = ManualClock(), list[Any]()
+    subscribers = Subscribers(clock, "main")
+    encoded = encode_discovery(DiscoveryMessage("sub", (SubscriberState("main", 9),)))
+    subscribers.note(Record("discovery", 0, 0, 0, None, encoded.headers, encoded.value), True)
+    append(journal, 10)
+    with running(journal, clock) as feed:
+        asyncio.run(feed.need(9, WAIT_S))
+        queues, reset = Queues(feed, subscribers, ErrorCounts(), clock), feed.cache.reset
+
+        def asked(next_offset: int) -> None:
+            reset(next_offset)
+            answers.extend(asyncio.run(answer_of(queues)))
+
+        async def answer_of(queues: Queues) -> list[Any]:
+            return await asyncio.gather(queues.queue("sub"), return_exceptions=True)
+
+        monkeypatch.setattr(feed.cache, "reset", asked)
+        log.remove_topic(TOPIC)
+        journal.create_topics([TopicSpec(TOPIC)])
+
+        def has_answered() -> bool:
+            clock.advance(2)
+            return bool(answers)
+
+        eventually(has_answered)
+    [answer] = answers
+    assert isinstance(answer, QueueLoading), answer

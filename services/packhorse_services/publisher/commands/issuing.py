@@ -21,7 +21,6 @@ from packhorse_services.publisher.commands import command_rows
 from packhorse_services.publisher.commands.clearing import Bound, bound_of
 from packhorse_services.publisher.commands.command_rows import StoredCommand
 from packhorse_services.publisher.commands.command_sender import CommandSender
-from packhorse_services.publisher.queues.cache.queue_feed import QueueLoading
 from packhorse_services.publisher.queues.queue import Queues
 
 _SENT_WITHIN_S = 3.0
@@ -70,12 +69,10 @@ class CommandIssuer:
             UnknownSubscriber, NotEditable, HeadMoved, BeyondNewest, QueueLoading: nothing was
                 issued.
         """
-        identity = self._queues.feed.identity
         queue = await self._queues.queue(subscriber)
         bound = bound_of(queue, self._queues, up_to=up_to, seen_tag=seen_tag)
-        if identity != self._queues.feed.identity:
-            raise QueueLoading("the journal was replaced just now; read the queue again")
-        command = ClearCommand(*self._ids(subscriber), bound.offset, user, journal_id=identity)
+        ids = self._ids(subscriber)
+        command = ClearCommand(*ids, bound.offset, user, journal_id=queue.journal_id)
         return await self._issue(command), bound
 
     async def control(self, subscriber: str, desired: DesiredState, *, user: str) -> StoredCommand:

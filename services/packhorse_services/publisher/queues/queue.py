@@ -50,6 +50,8 @@ class SubscriberQueue:
     """How many packages are in the error queue."""
     lag_s: float | None
     """Age of the head; None when the head is older than the cache."""
+    journal_id: str
+    """The log that the offsets are of; empty in overviews while it is not known."""
     wanted: EntryFilter = ALL
 
     @property
@@ -165,16 +167,17 @@ class Queues:
         Its head and its page are exact, also of a queue that is older than the cache or still
         being read. Raises `UnknownSubscriber`, `QueueLoading` within ten seconds.
         """
-        subscriber, subscription = self.subscriber(name)
-        if await self.feed.need(subscription.offset, _FETCH_S):
-            view = self.feed.cache.view(subscription.offset, limit, skip_to=skip_to, wanted=wanted)
-            if view is not None:
-                return self._queue(subscriber, subscription, view.head, view.page, wanted)
+        _, announced = self.subscriber(name)
+        await self.feed.need(announced.offset, _FETCH_S)
         identity = self.feed.identity
-        head, page = await self._read(subscription.offset, PageRange(skip_to, -1, limit, wanted))
-        if identity != self.feed.identity:
+        subscriber, subscription = self.subscriber(name)  # as this log judges it
+        pages = PageRange(skip_to, -1, limit, wanted)
+        view = self.feed.cache.view(subscription.offset, limit, skip_to=skip_to, wanted=wanted)
+        read = (view.head, view.page) if view else await self._read(subscription.offset, pages)
+        queue = self._queue(subscriber, subscription, *read, wanted)
+        if not identity or queue.journal_id != identity:
             raise QueueLoading("the journal was replaced just now; ask again")
-        return self._queue(subscriber, subscription, head, page, wanted)
+        return queue
 
     async def _read(self, after: int, wanted: PageRange) -> tuple[QueueEntry | None, QueuePage]:
         """Return head and page of a queue that begins below the cache."""
@@ -263,6 +266,7 @@ class Queues:
             failed=self.errors.count(subscriber.name),
             lag_s=lag_s if head is None else self._age_s(head),
             wanted=wanted,
+            journal_id=self.feed.identity,  # last: all above is of this log if it was so before
         )
 
     def _age_s(self, entry: QueueEntry) -> float:

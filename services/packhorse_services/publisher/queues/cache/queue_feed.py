@@ -46,7 +46,7 @@ class QueueFeed(WorkerComponent):
         self._journal, self._topic, self.cache = journal, topic, cache
         self._clock = clock
         self.identity = ""
-        """The log whose offsets the cache speaks of; empty before it is known."""
+        """The log whose offsets the cache speaks of; empty before it is known, and in between."""
         self.tap: Tap | None = None
         self.positions = PositionCheck(journal, topic, cache, clock)
         self.on_distrust: Callable[[], None] = lambda: None
@@ -195,6 +195,7 @@ class QueueFeed(WorkerComponent):
         identity, bounds = self._journal.identity(self._topic), self._journal.bounds(self._topic)
         replaced = identity != self.identity or bounds.next < self.cache.next or was_distrusted
         if replaced:
+            self.identity = ""  # who compares it before and after sees that the cache was reset
             self.cache.reset(bounds.next)
             self.identity = identity
             if was_distrusted:
