@@ -37,13 +37,14 @@ class Expectation:
         return None if self.match is None or self.match.anything else self.match.digests
 
 
+IfMatch = Annotated[
+    str | None,
+    Header(max_length=MAX_TAGS, description="Write only over a version with one of these ETags"),
+]
+
+
 async def _expectation(
-    if_match: Annotated[
-        str | None,
-        Header(
-            max_length=MAX_TAGS, description="Write only over a version with one of these ETags"
-        ),
-    ] = None,
+    if_match: IfMatch = None,
     if_none_match: Annotated[
         str | None, Header(max_length=MAX_TAGS, description="`*`: write only where nothing is")
     ] = None,
@@ -57,10 +58,13 @@ async def _expectation(
 Expected = Annotated[Expectation, Depends(_expectation)]
 
 
-async def _of_a_node(expected: Expected) -> Expectation:
-    if expected.absent:
+async def _of_a_node(
+    if_match: IfMatch = None,
+    if_none_match: Annotated[str | None, Header(include_in_schema=False)] = None,
+) -> Expectation:
+    if if_none_match is not None:
         raise Problem(400, detail="If-None-Match is understood for PUT only, to create")
-    return expected
+    return await _expectation(if_match)
 
 
 ExpectedNode = Annotated[Expectation, Depends(_of_a_node)]
