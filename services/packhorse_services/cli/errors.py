@@ -1,4 +1,4 @@
-"""`packhorse errors …`: what a subscriber gave up on, once more to all, or off its error queue."""
+"""`packhorse errors …`: what a subscriber gave up on, sent once more, or off its error queue."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class RedistributeOptions:
 def redistribute(
     context: typer.Context, *, subscriber: SubscriberName, options: RedistributeOptions
 ) -> None:
-    """Distribute the paths of packages again, to all, and print the new distributions' ids."""
+    """Distribute the paths of packages again, to whom they were for, and print the new ids."""
     with context.ensure_object(Connection).publisher() as publisher:
         if options.offsets is not None and len(options.offsets) == 1 and options.reason is None:
             ids = [

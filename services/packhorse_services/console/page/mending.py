@@ -54,7 +54,7 @@ async def ask_before(visit: PageVisit, action: Act, requested: Filter) -> Respon
 async def redistribute(
     form: Form, visit: Annotated[Visit, Depends(acting(TokenScope.DISTRIBUTE))]
 ) -> Response:
-    """Distribute the paths of entries again, to all subscribers."""
+    """Distribute the paths of entries again, to whom they were for."""
     return await _act(visit, "redistribute", form)
 
 

@@ -1,4 +1,4 @@
-"""Error queues over HTTP: what a subscriber gave up on, and distributing it again, to all (R18)."""
+"""Error queues over HTTP: what a subscriber gave up on, and distributing it again (R18)."""
 
 import asyncio
 import re
@@ -158,7 +158,9 @@ async def redistribute(
     *,
     again: Again = False,
 ) -> Response:
-    """Distribute what a subscriber gave up on again: a new request of the same paths, to all.
+    """Distribute what a subscriber gave up on again: a new request of the same paths.
+
+    It goes to whom the package was for.
 
     The package carries what the author has now; the old one is never sent again. A DELETE of a
     path that the author has again is refused with 409: distribute what is there instead.

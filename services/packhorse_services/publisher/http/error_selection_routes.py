@@ -98,15 +98,14 @@ class Dismissed(BaseModel):
 async def redistribute_entries(
     request: Request, subscriber: SubscriberName, caller: Distributor, body: RedistributeBody
 ) -> Redistributed:
-    """Distribute entries again, each as a new request of the same paths, to all.
+    """Distribute entries again, each as a new request of the same paths, to whom it was for.
 
     Those that can't be are named with the reason, and the others go out. An entry that was
     distributed again before is left alone and named with that distribution.
     """
     publisher = of(request)
     subscriber = storable(subscriber)
-    by_reason = body.offsets is None and not body.again
-    entries, more = await _selected(request, subscriber, body, waiting=by_reason)
+    entries, more = await _selected(request, subscriber, body, waiting=body.offsets is None)
     requested = Redistribution(publisher, subscriber, caller, body.again)
     places = asyncio.Semaphore(_AT_ONCE)
 
