@@ -1,6 +1,7 @@
 """What is read alike in many places: a large result in constant memory, and the time."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, LiteralString, TypeVar
 
@@ -8,7 +9,7 @@ from psycopg import Connection, sql
 
 T = TypeVar("T")
 
-_UNHEARD_ITEMS = 1_000
+_UNHEARD_S = 1.0
 _cursor_numbers = count()
 
 
@@ -35,14 +36,18 @@ def stream_rows(
     connection.execute(sql.SQL("CLOSE {}").format(name), prepare=False)
 
 
-def not_idle(connection: Connection, items: Iterable[T]) -> Iterator[T]:
+def not_idle(
+    connection: Connection, items: Iterable[T], *, clock: Callable[[], float] = time.monotonic
+) -> Iterator[T]:
     """Yield items, of which the reader may take long or pass over any number.
 
-    The server is told now and then that the transaction is at work, lest its time limit end it.
+    The server is told every second that the transaction is at work, lest its time limit end it.
     """
-    for number, item in enumerate(items, 1):
-        if number % _UNHEARD_ITEMS == 0:
+    told = clock()
+    for item in items:
+        if clock() - told >= _UNHEARD_S:
             connection.execute("SELECT 1")
+            told = clock()
         yield item
 
 

@@ -87,7 +87,7 @@ def test_who_reads_what_is_left_out_is_not_idle_to_the_server(
 ) -> None:
     worker.path_filter = PathFilter(exclude=("/site/private",))
     pid, heard = worker.begin()._connection.info.backend_pid, list[Any]()
-    monkeypatch.setattr(rows, "_UNHEARD_ITEMS", 1)
+    monkeypatch.setattr(rows, "_UNHEARD_S", 0.0)
     watched = heard_at_each(effects.unpack, worker.url, pid, heard)
     monkeypatch.setattr(effects, "unpack", watched)
     feed.add(page("/site"), *(page(f"/site/private/{n}") for n in range(4)), deep=["/site"])

@@ -129,7 +129,7 @@ def test_who_reads_what_is_left_out_is_not_idle_to_the_server(
     feed: Feed, database_url: str, loaded: Callable[..., Load], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = dataclasses.replace(loaded(lambda _: None), path_filter=PathFilter(("/other",)))
-    monkeypatch.setattr(rows, "_UNHEARD_ITEMS", 1)
+    monkeypatch.setattr(rows, "_UNHEARD_S", 0.0)
     with psycopg.connect(database_url, autocommit=True) as connection:
         pid, heard = connection.info.backend_pid, list[Any]()
         watched = heard_at_each(loading.read_part, database_url, pid, heard)
