@@ -82,6 +82,14 @@ def test_what_may_be_done_is_not_offered_again_under_another_key() -> None:
         assert "Show what it would be" not in done.text
 
 
+@pytest.mark.parametrize("status", [500, 502, 504])
+def test_nor_is_it_after_an_answer_that_says_nothing_of_it(site: ConsoleSite, status: int) -> None:
+    site.publisher.answers["POST /distribute"] = (status, {"title": "Away", "status": status})
+    done = site.post("distribute", **FORM)
+    assert (done.status_code, "look before you ask again" in done.text) == (status, True)
+    assert "Show what it would be" not in done.text
+
+
 def test_later_is_at_a_moment_in_utc(site: ConsoleSite) -> None:
     site.post("distribute", **{**FORM, "at": "2026-12-24T18:00", "deep": "1"})
     [body] = asked(site, "/distribute")

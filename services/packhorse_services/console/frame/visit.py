@@ -184,14 +184,21 @@ def back_to(page: str, **parameters: object) -> Response:
     return RedirectResponse(address(page, **parameters), 303)
 
 
+def may_be_done(error: Exception) -> bool:
+    """Return whether what was asked may be done all the same; a proxy's 502 or 504 says nothing."""
+    return isinstance(error, NoAnswer) or (isinstance(error, Refused) and error.status >= 500)
+
+
 async def not_done(request: Request, error: Exception) -> Response:
     """Return the page that says what another service has refused, or that it does not answer."""
     status = error.status if isinstance(error, Refused) else 409
-    said = str(error)
+    said, look = str(error), "Try again."
+    if request.method == "POST":
+        look = "What was asked may be done: look before you ask again."
     if isinstance(error, NoAnswer):
-        sent = request.method == "POST"
-        look = "What was asked may be done: look before you ask again." if sent else "Try again."
-        status, said = 503, f"{said}\nSee whether the service runs there. {look}"
+        status, look = 503, f"See whether the service runs there. {look}"
+    if may_be_done(error):
+        said = f"{said}\n{look}"
     return await not_done_page(request, status, said)
 
 

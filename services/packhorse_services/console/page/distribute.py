@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Response
 
 from packhorse.client.calls import distributing
-from packhorse.client.errors import ClientError, NoAnswer
+from packhorse.client.errors import ClientError
 from packhorse.client.exchange import Document, given
 from packhorse.runtime import audit
 from packhorse.runtime.auth import TokenScope
@@ -17,7 +17,7 @@ from packhorse.runtime.pages.session import Form
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import utc_moment
-from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to
+from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to, may_be_done
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
@@ -79,16 +79,11 @@ async def distribute(
     requested = DistributeForm(**{name: form.get(name, "") for name in _FIELDS})
     try:
         accepted = await _sent(visit, requested, form.get("key", ""))
-    except NoAnswer:  # it may be done: a form with another key would do it again
-        raise
     except (ClientError, ValueError) as error:
+        if may_be_done(error):  # a form with another key would do it again
+            raise
         return await _form(visit, requested, str(error))
-    audit.note(
-        visit.request,
-        action=requested.action,
-        distribution=accepted["id"],
-        targets=", ".join(requested.targets()),
-    )
+    audit.note(visit.request, distribution=accepted["id"])
     return back_to("distribution", agent=visit.agent(requested.agent), number=accepted["id"])
 
 
