@@ -92,14 +92,14 @@ class Following:
                 wait_s = max(wait_s, error.retry_after_s or 0)
             self._first_try = min(self._first_try, now)
             is_late = now - self._first_try + wait_s > patience_s
-            if not _is_passing(error) or (is_late and not self._connected):
+            if not is_passing(error) or (is_late and not self._connected):
                 raise error
             self.waiting(error, wait_s)
         self._wait_s = min(2 * wait_s, _LONGEST_PAUSE_S)
         return wait_s
 
 
-def _is_passing(error: ClientError) -> bool:
+def is_passing(error: ClientError) -> bool:
     """Return whether the same request may be taken later; a proxy says nothing of when."""
     if isinstance(error, Refused):
         return error.status == FULL or error.status >= 500

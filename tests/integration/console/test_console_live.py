@@ -12,6 +12,12 @@ from tests.harness.console import HOSTILE, ConsoleSite
 from tests.harness.written_publisher import AT, Pages, entry
 
 AWAY = (503, {"type": "/problems/unavailable", "title": "It is starting", "status": 503})
+_UNKNOWN = {"type": "/problems/unknown-subscriber", "title": "No such subscriber", "status": 404}
+REFUSAL = (404, _UNKNOWN)
+_COUNTS = """window.streams = 0;
+window.EventSource = class extends EventSource {
+    constructor(url) { super(url); window.streams += 1; }
+};"""
 POSITION = b"id: p1-s2-e3\nretry: 200\n: events follow\n\n"
 
 
@@ -60,7 +66,7 @@ def test_where_the_stream_is_comes_before_the_first_event(site: ConsoleSite) -> 
 def test_a_publisher_that_is_away_ends_the_stream_and_says_so(site: ConsoleSite) -> None:
     site.publisher.answers["GET /events"] = Pages([blocks(("package", entry(41))), AWAY])
     package, said = site.stream("live/events", 3)
-    assert (package.event, said.event, "It is starting" in said.data) == ("row", "refused", True)
+    assert (package.event, said.event, "It is starting" in said.data) == ("row", "away", True)
 
 
 def test_the_page_is_live_again_once_the_publisher_is_there(
@@ -76,6 +82,20 @@ def test_the_page_is_live_again_once_the_publisher_is_there(
             page.evaluate("() => document.dispatchEvent(new Event('visibilitychange'))")
 
 
+def test_the_page_does_not_ask_again_for_what_is_refused_for_good(
+    browser: Browser, site: ConsoleSite
+) -> None:
+    site.publisher.answers["GET /events"] = REFUSAL
+    with signed_in(browser, site.url, "distribute") as opened:
+        page = opened.page
+        page.clock.install()
+        page.add_init_script(_COUNTS)
+        page.goto(f"{site.url}/pages/live?subscriber=other")
+        expect(page.locator("#state")).to_contain_text("not live: No such subscriber")
+        page.clock.run_for(60_000)
+        assert page.evaluate("window.streams") == 1
+
+
 def test_a_state_that_is_known_is_no_news(browser: Browser, site: ConsoleSite) -> None:
     idle = ("subscriber", {"subscriber": "sub1", "state": "IDLE"})
     happened(site, idle, ("package", entry(41)))  # each time that it is followed again
@@ -88,8 +108,7 @@ def test_a_state_that_is_known_is_no_news(browser: Browser, site: ConsoleSite) -
 
 
 def test_what_the_publisher_refuses_is_said_and_ends_the_stream(site: ConsoleSite) -> None:
-    refusal = {"type": "/problems/unknown-subscriber", "title": "No such subscriber", "status": 404}
-    site.publisher.answers["GET /events"] = (404, refusal)
+    site.publisher.answers["GET /events"] = REFUSAL
     [said] = site.stream("live/events?subscriber=other", 2)
     assert (said.event, "No such subscriber" in said.data) == ("refused", True)
 

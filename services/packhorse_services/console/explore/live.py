@@ -13,7 +13,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from packhorse.client.errors import ClientError
 from packhorse.client.exchange import with_query
-from packhorse.client.following import Block, EventKind, Following, StreamEvent
+from packhorse.client.following import Block, EventKind, Following, StreamEvent, is_passing
 from packhorse.runtime.feed import Life
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import has_ended
@@ -55,7 +55,7 @@ class _PassedOn(Following):
 
 
 def _lost(error: ClientError, _wait_s: float) -> None:
-    """End it: the browser says that it is not live, and comes back."""
+    """End it: the browser says that it is not live, and comes back where that may help."""
     raise error
 
 
@@ -123,7 +123,7 @@ async def _rows(
                 yield _row(upcoming.result(), agent)
                 upcoming = asyncio.ensure_future(anext(events))
     except ClientError as error:
-        yield ServerSentEvent(event="refused", data=str(error))
+        yield ServerSentEvent(event="away" if is_passing(error) else "refused", data=str(error))
     finally:
         upcoming.cancel()
         with suppress(asyncio.CancelledError, ClientError, StopAsyncIteration):

@@ -61,6 +61,11 @@
     settle();
   };
 
+  const ended = (event) => {
+    source.close();
+    tell(`not live: ${JSON.parse(event.data)}`, true);
+  };
+
   const open = () => {
     const wanted = new URLSearchParams(location.search);
     if (last !== "") wanted.set("after", last);
@@ -71,9 +76,9 @@
     };
     source.addEventListener("position", heard);
     source.addEventListener("row", took);
-    source.addEventListener("refused", (event) => {
-      source.close();
-      tell(`not live: ${JSON.parse(event.data)}`, true);
+    source.addEventListener("refused", ended);
+    source.addEventListener("away", (event) => {
+      ended(event);
       setTimeout(() => { if (source.readyState === EventSource.CLOSED) look(); }, AGAIN_MS);
     });
   };
