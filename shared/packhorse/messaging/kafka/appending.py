@@ -116,17 +116,28 @@ class KafkaAppender:
             self._shapes.pop(topic, None)
 
     def _wait(self, topic: str, record: Outgoing, future: Future[Appended]) -> None:
+        if topic not in self._lookups and not self._begin_lookup(topic, future):
+            return
         waiting = self._waiting.setdefault(topic, [])
         if len(waiting) >= _MAX_WAITING:
             future.set_exception(NotAppended(f"too many appends wait to find topic {topic}"))
             return
         waiting.append((record, future))
-        if topic not in self._lookups:
-            lookup = threading.Thread(target=self._find, args=(topic,), daemon=True)
-            self._lookups[topic] = lookup
-            lookup.start()
 
-    def _find(self, topic: str) -> None:
+    def _begin_lookup(self, topic: str, future: Future[Appended]) -> bool:
+        """Return whether it began; `future` fails where nothing may be appended now."""
+        try:
+            link = self._usable_link()
+        except PackhorseError as error:
+            future.set_exception(error)
+            return False
+        lookup = threading.Thread(target=self._find, args=(topic, link), daemon=True)
+        self._lookups[topic] = lookup
+        lookup.start()
+        return True
+
+    def _find(self, topic: str, link: Link) -> None:
+        """Send what waits over `link`: over a later one it would follow what that has lost."""
         shape: TopicShape | None = None
         failure: PackhorseError = NotAppended(f"topic {topic} could not be looked up")
         try:
@@ -137,6 +148,8 @@ class KafkaAppender:
             failure = NotAppended(f"nothing was appended: {error}")
         finally:
             with self._lock:
+                if shape and (self._link is not link or link.broken_at is not None):
+                    shape, failure = None, NotAppended("the connection has ended; append again")
                 del self._lookups[topic]
                 for record, future in self._waiting.pop(topic):
                     if shape is None:
