@@ -1,15 +1,18 @@
 """Jobs that only one instance may do are dropped once that has left for good."""
 
 from datetime import timedelta
+from functools import partial
 
 import psycopg
 import pytest
 
 from packhorse.jobs.job import JobState
+from packhorse.jobs.ledger import departures
 from packhorse.jobs.ledger.departures import Departures
 from packhorse.jobs.queue import QueueConfiguration, QueueType
 from packhorse.jobs.store.adding import NewJob
 from packhorse.jobs.store.given import LEADER
+from packhorse.jobs.store.queues import LAYOUT_LOCK
 from packhorse.topology.view import ClusterView, InstanceDescription, TopologyView
 from tests.harness.clock import ManualClock
 from tests.harness.jobs.handy import HandyWorker
@@ -35,7 +38,10 @@ class Watched:
         self.view: TopologyView | None = view_of("i1", "i2")
         self.clock = ManualClock()
         self.departures = Departures(
-            lambda: psycopg.connect(url), lambda: self.view, patience_s=600, clock=self.clock
+            partial(psycopg.connect, url, options="-c lock_timeout=60s"),
+            lambda: self.view,
+            patience_s=600,
+            clock=self.clock,
         )
 
     def later(self, seconds: float) -> int:
@@ -103,6 +109,25 @@ def test_what_became_due_without_a_consumer_is_seen_and_dropped(database_url: st
     assert [(one.topic, one.waiting) for one in jobs.unconsumed({})] == [("a", 1), ("b", 250)]
     assert watched.later(600) == 1
     assert jobs.get(gone).state is JobState.DROPPED
+
+
+def test_what_became_due_is_seen_topic_by_topic_and_beside_a_change_of_queues(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs, watched = jobs_of(database_url), Watched(database_url)
+    jobs.add_jobs([NewJob(f"t{n}", delay=timedelta(hours=1)) for n in range(5)])
+    monkeypatch.setattr(departures, "_TOPICS", 2)
+    with psycopg.connect(database_url) as connection:
+        connection.execute("UPDATE jobs.job SET ready_at = created_at")
+    renewed: list[int] = []
+
+    def renew() -> None:
+        renewed.append(sum(one.waiting for one in jobs.unconsumed({})))
+
+    with psycopg.connect(database_url) as layout:
+        layout.execute("SELECT pg_advisory_xact_lock(%s)", (LAYOUT_LOCK,))
+        watched.departures.drop(renew)
+    assert renewed == [2, 4, 5], "the lease is renewed after each statement"
 
 
 def test_a_mere_preference_for_one_who_left_ends_by_itself(

@@ -9,7 +9,7 @@ from packhorse.clock import Clock, SystemClock
 from packhorse.db.transactions import Connect, reading, writing
 from packhorse.jobs.job import JobState
 from packhorse.jobs.ledger.waiting import named_instances
-from packhorse.jobs.store.claims import promote_all
+from packhorse.jobs.store.claims import promote
 from packhorse.jobs.store.finishing import end_waiting
 from packhorse.topology.view import TopologyView
 
@@ -41,6 +41,7 @@ class Absences:
 PATIENCE_S = 600.0
 """How long an instance may be away, for a restart or an update, before its jobs are dropped."""
 _BATCH = 500
+_TOPICS = 50
 _REASON = "meant for an instance that has left"
 
 
@@ -74,11 +75,15 @@ class Departures:
         return sum(self._drop_all(instance, meanwhile) for instance in sorted(left))
 
     def _promote(self, meanwhile: Callable[[], None]) -> None:
-        more = True
-        while more:
-            with writing(self._connect) as connection:
-                more = promote_all(connection)
-            meanwhile()
+        """Also of topics that nobody claims jobs of; each statement changes a bounded number."""
+        with reading(self._connect) as connection:
+            topics = [topic for (topic,) in connection.execute("SELECT topic FROM jobs.topic")]
+        for first in range(0, len(topics), _TOPICS):
+            more = True
+            while more:
+                with writing(self._connect) as connection:
+                    more = promote(connection, topics[first : first + _TOPICS])
+                meanwhile()
 
     def _drop_all(self, instance: str, meanwhile: Callable[[], None]) -> int:
         dropped = 0

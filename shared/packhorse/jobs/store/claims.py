@@ -96,14 +96,14 @@ def are_waiting(connection: Connection, requests: Sequence[ClaimRequest]) -> boo
     return bool(waiting)
 
 
-def promote_all(connection: Connection) -> bool:
-    """Let what was delayed until now be begun, also of topics that nobody claims jobs of.
+def promote(connection: Connection, topics: Sequence[str]) -> bool:
+    """Let what was delayed until now be begun, at most `PROMOTED` jobs of each of these topics.
 
     Returns whether there may be more.
     """
-    topics = [topic for (topic,) in connection.execute("SELECT topic FROM jobs.topic")]
-    connection.execute(statements.PREPARE)
-    promoted = connection.execute(statements.PROMOTE.encode(), {"topics": topics}).rowcount
+    connection.execute(f"SELECT {statements.USE_INDEXES}")
+    given = {"topics": list(topics)}
+    promoted = connection.execute(statements.PROMOTE.encode(), given).rowcount
     return promoted >= statements.PROMOTED
 
 
