@@ -152,8 +152,11 @@ class App(Registering):
         With a connection it is part of the caller's transaction, also while the app does not run.
         `options` are those of `Jobs.add_job`. Raises `AppNotRunning`, and as that does.
         """
-        without = connection is not None and self._running is None
-        jobs = Jobs(self._connect, self.name) if without else self.jobs
+        running = self._running  # it may end in another thread
+        if running is None and connection is not None:
+            jobs = Jobs(self._connect, self.name)
+        else:
+            jobs = (running or self._now).host.jobs
         return jobs.add_job(topic, properties, id, connection=connection, **options)
 
     def send(
@@ -170,7 +173,8 @@ class App(Registering):
         commits. Raises `AppNotRunning`, and as `EventBus.send` does.
         """
         if connection is not None:
-            sender = self.name if self._running is None else self.topology.instance_id
+            running = self._running  # it may end in another thread
+            sender = self.name if running is None else running.topology.instance_id
             event = NewEvent(topic, sender, properties or {}, echo=True)
             with within(connection) as bookkeeping:
                 event_store.record(bookkeeping, [event])

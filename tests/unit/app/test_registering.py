@@ -1,18 +1,24 @@
 """What an app takes, what it refuses before it runs, and a consumer that is tried by itself."""
 
+from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from psycopg import Connection
 
 from packhorse import App, Cancel, Outcome, Result, Retry
+from packhorse.app import application
 from packhorse.app.application import AppNotRunning
 from packhorse.app.configuration import configured
 from packhorse.errors import Permanent
+from packhorse.jobs import event_store
 from packhorse.jobs.consumer import InvalidConsumer, JobContext
 from packhorse.jobs.content_changes.watches import ContentWatch
 from packhorse.jobs.event import Event
+from packhorse.jobs.event_store import NewEvent
 from packhorse.jobs.job import Job
 from packhorse.jobs.names import InvalidName
 from packhorse.jobs.scheduling.errors import InvalidSchedule
@@ -66,6 +72,24 @@ def test_what_needs_a_running_app_says_so() -> None:
     ):
         with pytest.raises(AppNotRunning, match="does not run"):
             call()
+
+
+def test_a_job_or_event_of_a_transaction_is_given_while_the_app_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made, connection, given = app(), cast("Connection", object()), list[Any]()
+    jobs = SimpleNamespace(add_job=lambda topic, *_, **__: given.append(topic))
+    running = SimpleNamespace(
+        host=SimpleNamespace(jobs=jobs), topology=SimpleNamespace(instance_id="one")
+    )
+    looks = iter([running, None, running, None])  # it ends after each first look
+    monkeypatch.setattr(App, "_running", property(lambda _: next(looks)), raising=False)
+    monkeypatch.setattr(application, "within", nullcontext)
+    monkeypatch.setattr(event_store, "record", lambda _, events: given.extend(events))
+    made.add("a", connection=connection)
+    next(looks)
+    made.send("b", connection=connection)
+    assert given == ["a", NewEvent("b", "one", {}, echo=True)]
 
 
 @pytest.fixture
