@@ -22,7 +22,7 @@ _KEYS_LIVE_S = 300
 _REST_S = 10
 """How long the issuer is left alone after a fetch, so that made-up key ids can't drive fetches."""
 _PATIENCE_S = 0.5
-"""How long a caller whose key is known waits for newer ones; then that key will do (R33)."""
+"""How long those whose key is known wait for newer ones; then that key will do (R33)."""
 
 
 class KeysUnavailable(Transient):
@@ -49,6 +49,7 @@ class JwtVerifier:
         self._fetched_at: float | None = None
         self._tried_at: float | None = None
         self._refreshing: asyncio.Task[None] | None = None
+        self._began_at = 0.0
 
     async def principal(self, token: str) -> Principal | None:
         """Return whose token it is. Raises `KeysUnavailable`."""
@@ -86,7 +87,9 @@ class JwtVerifier:
         if not known or self._older_than(self._fetched_at, _KEYS_LIVE_S):
             if self._refreshing is None or self._refreshing.done():
                 self._refreshing = asyncio.create_task(self._refresh())
-            await asyncio.wait([self._refreshing], timeout=_PATIENCE_S if known else None)
+                self._began_at = self._clock.monotonic()
+            left_s = max(0.0, self._began_at + _PATIENCE_S - self._clock.monotonic())
+            await asyncio.wait([self._refreshing], timeout=left_s if known else None)
         if self._fetched_at is None:
             raise KeysUnavailable("the issuer's keys can't be fetched; try again")
         return self._keys.get(kid)
