@@ -142,6 +142,10 @@ class Discovery:
         self._properties.set(name, value)
         self._membership.wake()
 
+    def was_set(self, name: str) -> bool:
+        """Return whether `set_property` announces it, whatever providers give."""
+        return self._properties.was_set(name)
+
     def remove_property(self, name: str) -> bool:
         """Take back what `set_property` announced; false when it did not."""
         was_set = self._properties.remove(name)

@@ -131,6 +131,10 @@ class LocalProperties:
                 )
             self._set = wanted
 
+    def was_set(self, name: str) -> bool:
+        """Return whether `set` has given it, whatever providers give."""
+        return name in self._set
+
     def remove(self, name: str) -> bool:
         """Take back what was `set`; false when it was not. A provider's own value comes back."""
         with self._lock:

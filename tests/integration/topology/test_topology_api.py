@@ -127,6 +127,18 @@ def test_a_property_stays_where_nobody_can_note_who_removes_it(site: Site) -> No
     assert site.ask("DELETE", path).status_code == 204, "it was still there"
 
 
+def test_what_a_provider_gives_is_nobodys_to_remove() -> None:
+    noted: list[str] = []
+    made = scripted(own={"load": "1"})
+    state = made.service.app.state
+    state.parts = replace(state.parts, note_act=lambda: noted.append("removed"))
+    with served(made) as running:
+        site = Site(made, running)
+        assert site.ask("DELETE", "/topology/instances/self/properties/load").status_code == 404
+    assert made.discovery.properties()["load"] == "1"
+    assert noted == []
+
+
 @pytest.mark.parametrize(
     ("name", "value", "status", "kind"),
     [

@@ -43,7 +43,9 @@ def test_the_provider_of_the_higher_ranking_wins_and_none_is_no_property() -> No
 
 def test_what_was_set_wins_until_it_is_removed() -> None:
     local = LocalProperties([FixedProperties({"a": "given"}, ranking=99)])
+    assert not local.was_set("a")
     local.set("a", "set")
+    assert local.was_set("a")
     assert local.current() == {"a": "set"}
     assert local.remove("a")
     assert not local.remove("a")

@@ -118,7 +118,7 @@ async def delete_property(request: Request, name: PropertyName, _caller: Admin) 
     """Take back a property that was put; what a provider gives under the name comes back."""
     _refuse_reserved(name)
     discovery = of(request).discovery
-    if name in discovery.properties():
+    if discovery.was_set(name):
         await asyncio.to_thread(of(request).note_act)
         if discovery.remove_property(name):
             return
