@@ -157,6 +157,11 @@ def _check_allowed(request: Request, caller: Principal, needed: TokenScope) -> N
         raise Problem(403, detail=f"this token is not for the publisher agent {agent}")
 
 
+def bearer(request: Request) -> str:
+    """Return the token that a request was let in with; empty where it has none."""
+    return request.headers.get("authorization", "").partition(" ")[2].strip()
+
+
 def now_known(request: Request, caller: Principal) -> None:
     """Note who calls: for the audit log, and for what the caller may take. Raises `Problem` 429."""
     request.scope[CALLER] = caller

@@ -11,11 +11,12 @@ from pydantic import BaseModel, Field
 from packhorse.client.errors import ClientError, Misused, NoAnswer, Refused
 from packhorse.client.exchange import Document
 from packhorse.content.requests import ReadablePath
-from packhorse.runtime.auth import Principal, TokenScope, require
+from packhorse.runtime.auth import Principal, TokenScope, bearer, require
 from packhorse.runtime.paging import page_url
 from packhorse.runtime.places import who
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
+from packhorse_services.console.frame.visit import Visit
 from packhorse_services.console.parts import of
 
 router = APIRouter(route_class=StrictRoute, tags=["compare"])
@@ -93,9 +94,8 @@ async def _compared(
     for name in (wanted.subscriber, wanted.other):
         if name not in urls:
             raise Problem(404, detail=f"the console was not told where {name or 'the author'} is")
-    own = [one for one in parts.publishers.urls if caller.may_deal_with(one)]
-    token = request.headers.get("authorization", "").partition(" ")[2].strip()
-    client = parts.compared.client(wanted.agent or next(iter(own), ""), token or None)
+    agent = Visit(request, caller).agent(wanted.agent)
+    client = parts.compared.client(agent, bearer(request) or None)
     sides = client.reaching({"content": urls[wanted.other], "subscriber": urls[wanted.subscriber]})
     return await sides.compare(
         path,

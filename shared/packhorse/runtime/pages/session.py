@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, quote
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
 from starlette.responses import RedirectResponse
 
-from packhorse.runtime.auth import Authenticator, Principal, TokenScope, now_known, require
+from packhorse.runtime.auth import Authenticator, Principal, TokenScope, bearer, now_known, require
 from packhorse.runtime.http import add_routes
 from packhorse.runtime.pages.kept_tokens import KeptTokens, TokenLimits, TokenSource
 from packhorse.runtime.pages.rendering import PREFIX, Pages, tagged
@@ -172,8 +172,7 @@ def _link_router(pages: Pages) -> APIRouter:
     @router.post("/sign-in-links")
     async def make_sign_in_link(request: Request, caller: Caller) -> dict[str, str]:
         """Return the path of a page that signs a browser in with the caller's own token, once."""
-        token = request.headers.get("authorization", "").partition(" ")[2].strip()
-        ticket = request.app.state.links.keep(token, caller.name)
+        ticket = request.app.state.links.keep(bearer(request), caller.name)
         return {"path": f"{PREFIX}/sign-in/link?ticket={ticket}"}
 
     @router.get("/sign-in/link")
