@@ -187,7 +187,7 @@ class _Firing:
             return _Effect(FireTimeOutcome.FIRED)
         if run_on is RunOn.ALL:
             return self._act_everywhere(action)
-        if self._unfinished():
+        if self._is_unfinished():
             return _Effect(
                 FireTimeOutcome.SKIPPED, reason="the job of an earlier fire time is not done"
             )
@@ -223,6 +223,15 @@ class _Firing:
         ]
         added = add_jobs(self.connection, self.firer.instance, jobs)
         return _Effect(FireTimeOutcome.FIRED, [one.job.number for one in added])
+
+    def _is_unfinished(self) -> bool:
+        """Return whether a job of an earlier fire time is in the way, wherever it is done."""
+        if self.schedule.definition.concurrent:
+            return False
+        found = self.connection.execute(
+            "SELECT FROM jobs.job WHERE schedule = %s LIMIT 1", (self.schedule.name,)
+        )
+        return found.fetchone() is not None
 
     def _unfinished(self) -> set[str]:
         """Return where jobs of earlier fire times are in the way; "" stands for any instance."""
