@@ -11,8 +11,6 @@ from typing import Any
 from packhorse.runtime import audit, tracing
 
 _MOST = 1_000
-_SHOWN = ("form", "changed")
-"""Members that say what an act was about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,8 @@ class RecentAudit:
 
 
 def _line(told: dict[str, Any]) -> AuditLine:
-    says = [f"{name} {told[name]}" for name in _SHOWN if told.get(name) not in (None, "")]
+    says = [told["form"]] if told.get("form") else []
+    says += [f"changed {told['changed']}"] if told.get("changed") is not None else []
     reason = [str(told.get("status", "")), str(told.get("reason", ""))]
     failed = told["outcome"] != audit.AuditOutcome.DONE
     return AuditLine(

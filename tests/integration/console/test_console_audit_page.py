@@ -73,7 +73,9 @@ def test_an_act_of_this_console_says_from_where_and_a_refused_one_is_there(
     act = text.partition('data-act="c-new"')[2].partition("</tr>")[0]
     assert "127.0.0.1" in act
     assert text.count("POST /pages/queue/retry") == 1, "what the publisher knows stands once"
-    assert "agent main, subscriber sub2, 403" in text, "what was not done has its object, too"
+    assert '"says">agent main, subscriber sub2, 403' in text, (
+        "what was not done has its object, too"
+    )
     assert "127.0.0.1" not in site.get("audit").text.partition("<main")[2].partition("<details")[0]
 
 

@@ -48,7 +48,7 @@ async def clear(
     if up_to is None or count is None or form.get("typed", "").strip() != f"clear {count}":
         return await _question(visit, agent, subscriber, up_to, "That was not the text to type.")
     command = await client.clear(subscriber, up_to=up_to)
-    audit.note(visit.request, subscriber=subscriber, up_to=up_to, command=command["command_id"])
+    audit.note(visit.request, command=command["command_id"])
     return back_to("queue", agent=agent, subscriber=subscriber, done="clear")
 
 

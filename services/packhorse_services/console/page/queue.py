@@ -107,7 +107,7 @@ async def command_subscriber(
     """Send the subscriber a command, in the name of the visitor."""
     agent, subscriber = form.get("agent", ""), form.get("subscriber", "")
     command = await _ACTS[action](visit.publisher(agent), subscriber)
-    audit.note(visit.request, subscriber=subscriber, command=command["command_id"])
+    audit.note(visit.request, command=command["command_id"])
     page = "subscriber" if form.get("back") == "subscriber" else "queue"
     return back_to(page, agent=agent, subscriber=subscriber, done=action)
 

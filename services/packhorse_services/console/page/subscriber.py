@@ -88,7 +88,7 @@ async def reset(
     if to is None or form.get("typed", "").strip() != f"reset {to}":
         return await _question(visit, requested, "That was not the text to type.")
     command = await visit.publisher(requested.agent).reset(requested.subscriber, to)
-    audit.note(visit.request, offset=to, command=command["command_id"])
+    audit.note(visit.request, command=command["command_id"])
     return back_to(
         "subscriber", agent=requested.agent, subscriber=requested.subscriber, done="reset"
     )
