@@ -102,8 +102,10 @@ def test_a_job_that_becomes_history_while_it_is_given_is_still_one(
         return insert(*given)
 
     monkeypatch.setattr(adding, "insert", late)
-    again = store.add("free/a", "you", id="x")
-    assert (again.verdict, again.job.number) == (AddResult.EXISTING, number)
+    with store.transaction() as connection:
+        twice = add_jobs(connection, "you", [NewJob("free/a", id="x"), NewJob("free/a", id="x")])
+    known = (AddResult.EXISTING, number)
+    assert [(one.verdict, one.job.number) for one in twice] == [known, known]
     assert store.rows("SELECT FROM jobs.job") == []
 
 

@@ -170,7 +170,10 @@ def _resolve(
     }
     if doubtful:
         for topic, id_, _, _ in finished_of(connection, list(doubtful)):
-            forget(connection, inserted.pop(doubtful[topic, id_]))
+            forgotten = inserted.pop(doubtful[topic, id_])
+            forget(connection, forgotten)
+            # Given twice at once, the second is the first's job.
+            resolved = {place: one for place, one in resolved.items() if one[0] != forgotten}
     return resolved | {place: (number, AddResult.ADDED) for place, number in inserted.items()}
 
 
