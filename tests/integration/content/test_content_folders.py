@@ -220,7 +220,7 @@ def test_killed_and_run_again_it_gives_the_same(author: Author, tmp_path: Path) 
         path.write_text(f"content of {number}")
     settings = {"PACKHORSE_DATABASE_URL": author.url, "PACKHORSE_BLOBS_URL": author.blobs_url}
     python, module, *arguments = author.command("import", content, "--at", "/a")
-    for point, there in (("tree.upsert@after2", 1), ("LocalTree.finish@after2", 1_001)):
+    for point, there in (("tree.add_folders@after2", 1), ("LocalTree.finish@after2", 1_001)):
         deadly = (python, module, "tests.harness.killed_program", _LOCAL + point, *arguments)
         running = Process("import", deadly, settings, tmp_path)
         running.start()

@@ -60,7 +60,9 @@ Expected = Annotated[Expectation, Depends(_expectation)]
 
 async def _of_a_node(
     if_match: IfMatch = None,
-    if_none_match: Annotated[str | None, Header(include_in_schema=False)] = None,
+    if_none_match: Annotated[
+        str | None, Header(max_length=MAX_TAGS, include_in_schema=False)
+    ] = None,
 ) -> Expectation:
     if if_none_match is not None:
         raise Problem(400, detail="If-None-Match is understood for PUT only, to create")
