@@ -147,7 +147,14 @@ def _before_any_command(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
+    if _is_said(context, "token_file") and not _is_said(context, "token"):
+        token = None  # of the environment, which an option wins over
     context.obj = Connection(data, server, token, token_file)
+
+
+def _is_said(context: typer.Context, option: str) -> bool:
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ import pytest
 from packhorse.client.addresses import read_token
 from packhorse.client.errors import Misused
 from packhorse.client.stack_folder import RunningStack
+from packhorse_services.cli.app import run
 from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.data_directory import DataDirectory
 from packhorse_services.cli.client.failures import CommandFailed, Exit, exit_code
@@ -71,6 +72,23 @@ def test_options_win(data: Path) -> None:
     connection = Connection(data, server="http://elsewhere", token_text="mine")
     assert connection.publisher_url() == "http://elsewhere"
     assert connection.token() == "mine"
+
+
+@pytest.mark.parametrize("variable", ["PACKHORSE_TOKEN", "PACKHORSE_TOKEN_FILE"])
+def test_an_option_before_or_behind_the_verb_wins_over_both_variables(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    variable: str,
+) -> None:
+    said, other = tmp_path / "said", tmp_path / "other"
+    said.write_text("said")
+    other.write_text("of-the-environment")
+    monkeypatch.setenv(variable, str(other) if variable.endswith("FILE") else "of-the-environment")
+    for option in (["--token-file", str(said)], ["--token", "said"]):
+        for arguments in ([*option, "token"], ["token", *option]):
+            assert run(arguments) == 0
+            assert capsys.readouterr().out == "said\n"
 
 
 def test_without_a_server_the_command_says_what_to_do(tmp_path: Path) -> None:
