@@ -25,7 +25,27 @@ def test_the_network_policy_lets_out_to_every_url_of_the_values() -> None:
     assert outward_ports(connectors) == {*usual, 80, 8080, 8443}
     named = {"jobsUrls": {"a": "http://a:1001"}, "topologyUrls": {"a": "http://a:1002"}}
     console = {"console": {**named, "pipelineUrl": "http://a:1003"}}
-    assert outward_ports(console) == {*usual, 1001, 1002, 1003}
+    assert outward_ports(console) == {*usual, 1001, 1002, 1003, 8080}, "and that of their pods"
+    bulk = {"enabled": True, "publisherUrl": "http://other-publisher"}
+    assert outward_ports({"pipeline": bulk}) == {*usual, 80, 8080}
+    keys = {"authentication": {"jwksUrl": "https://identity.example:8444/keys"}}
+    assert outward_ports(keys) == {*usual, 8444}
+
+
+def test_every_pod_is_labelled_and_placed_as_the_values_say() -> None:
+    values = full_values()
+    found = manifests({**values, "topicsJob": {"enabled": True}})
+    templates = [
+        document["spec"].get("jobTemplate", document)["spec"]["template"]
+        for kind in ("Deployment", "CronJob", "Job")
+        for document in of_kind(found, kind).values()
+    ]
+    assert len(templates) == len(list(pods(found)))
+    for template in templates:
+        for name in ("nodeSelector", "affinity", "tolerations"):
+            assert template["spec"][name] == values[name]
+        assert values["podLabels"].items() <= template["metadata"]["labels"].items()
+        assert values["podAnnotations"].items() <= template["metadata"]["annotations"].items()
 
 
 def test_the_programs_of_a_release_reach_each_other() -> None:

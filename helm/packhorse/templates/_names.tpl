@@ -53,17 +53,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{/*
 Where the programs may connect to by default, as a JSON array of ports: the usual ones, and those of the
-URLs in the values: S3 endpoints, connectors, JWKS, a publisher elsewhere. Behind a connector's Service
-a policy sees the port of the pod.
+URLs in the values: S3 endpoints, JWKS, programs of another release. Behind the Service of such a
+program a policy sees the port of the pod.
 */}}
 {{- define "packhorse.outwardPorts" -}}
-{{- $urls := concat .Values.topology.connectorUrls (values .Values.console.publisherUrls) (values .Values.console.subscriberUrls) (values .Values.console.jobsUrls) (values .Values.console.topologyUrls) (list .Values.console.contentUrl .Values.console.cleanupUrl .Values.console.pipelineUrl .Values.authentication.jwksUrl) -}}
+{{- $urls := concat .Values.topology.connectorUrls (values .Values.console.publisherUrls) (values .Values.console.subscriberUrls) (values .Values.console.jobsUrls) (values .Values.console.topologyUrls) (list .Values.console.contentUrl .Values.console.cleanupUrl .Values.console.pipelineUrl) -}}
 {{- $stores := list .Values.blobsUrl -}}
 {{- $ports := list 5432 6432 9092 9093 443 -}}
 {{- if .Values.pipeline.enabled -}}
 {{- $urls = append $urls .Values.pipeline.publisherUrl -}}
 {{- $stores = append $stores .Values.pipeline.tablesUrl -}}
 {{- end -}}
+{{- if compact $urls -}}
+{{- $ports = append $ports 8080 -}}
+{{- end -}}
+{{- $urls = append $urls .Values.authentication.jwksUrl -}}
 {{- range $stores -}}
 {{- $urls = append $urls (regexFind "[?&]endpoint=[^&]+" . | trimPrefix "?" | trimPrefix "&" | trimPrefix "endpoint=") -}}
 {{- end -}}
@@ -71,9 +75,6 @@ a policy sees the port of the pod.
 {{- $parsed := urlParse . -}}
 {{- $port := regexFind ":[0-9]+$" $parsed.host | trimPrefix ":" -}}
 {{- $ports = append $ports (int ($port | default (ternary "443" "80" (eq $parsed.scheme "https")))) -}}
-{{- end -}}
-{{- if .Values.topology.connectorUrls -}}
-{{- $ports = append $ports 8080 -}}
 {{- end -}}
 {{- $ports | uniq | sortAlpha | toJson -}}
 {{- end -}}

@@ -113,6 +113,15 @@ seccompProfile:
 {{- end }}
 {{- end -}}
 
+{{/* Where the pods of every program, task and job may run. */}}
+{{- define "packhorse.placement" -}}
+{{- $placement := dict -}}
+{{- range $name := list "nodeSelector" "affinity" "tolerations" -}}
+{{- with index $.Values $name -}}{{- $_ := set $placement $name . -}}{{- end -}}
+{{- end -}}
+{{- with $placement -}}{{- toYaml . -}}{{- end -}}
+{{- end -}}
+
 {{- define "packhorse.probe" -}}
 httpGet:
   path: {{ . }}
@@ -125,11 +134,15 @@ One program: its Deployment and its Service.
 Takes .root, .component, .instance (the name's end), .command, .values (the program's own),
 .replicas, .strategy, .settings, .secrets; and, where they are others than the shared ones, .image,
 .s3Keys and .serviceAccountName. Without .replicas, or with .values.autoscaling, the number of pods is
-an autoscaler's: an upgrade would set it back.
+an autoscaler's: an upgrade would set it back. What the topology shows announces its Service.
 */}}
 {{- define "packhorse.program" -}}
 {{- $root := .root -}}
 {{- $name := printf "%s-%s" (include "packhorse.fullname" $root) .instance -}}
+{{- if not (has .component (list "console" "pipeline")) -}}
+{{- $endpoint := printf "http://%s:%d" $name (int $root.Values.service.port) -}}
+{{- $_ := set . "settings" (merge (dict) .settings (dict "PACKHORSE_ENDPOINT" $endpoint)) -}}
+{{- end -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -216,17 +229,8 @@ spec:
           {{- include "packhorse.volumeMounts" . | nindent 10 }}
       volumes:
         {{- include "packhorse.volumes" . | nindent 8 }}
-      {{- with $root.Values.nodeSelector }}
-      nodeSelector:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- with $root.Values.affinity }}
-      affinity:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- with $root.Values.tolerations }}
-      tolerations:
-        {{- toYaml . | nindent 8 }}
+      {{- with include "packhorse.placement" $root }}
+      {{- . | nindent 6 }}
       {{- end }}
 ---
 apiVersion: v1

@@ -80,16 +80,7 @@ spec:
               {{- include "packhorse.volumeMounts" $parameters | nindent 14 }}
           volumes:
             {{- include "packhorse.volumes" $parameters | nindent 12 }}
-          {{- with $root.Values.nodeSelector }}
-          nodeSelector:
-            {{- toYaml . | nindent 12 }}
-          {{- end }}
-          {{- with $root.Values.affinity }}
-          affinity:
-            {{- toYaml . | nindent 12 }}
-          {{- end }}
-          {{- with $root.Values.tolerations }}
-          tolerations:
-            {{- toYaml . | nindent 12 }}
+          {{- with include "packhorse.placement" $root }}
+          {{- . | nindent 10 }}
           {{- end }}
 {{- end -}}
