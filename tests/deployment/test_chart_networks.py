@@ -130,6 +130,16 @@ def test_a_subscriber_gets_no_secret_of_the_authors() -> None:
     assert secrets == {True: {"packhorse-sub1"}, False: {"packhorse"}}
 
 
+def test_the_console_has_the_secret_of_its_sign_in_as_a_file() -> None:
+    console = of_kind(manifests(full_values()), "Deployment")["content-distribution-console"]
+    pod = pod_of(console)
+    assert pod is not None
+    (secrets,) = [volume for volume in pod["volumes"] if volume["name"] == "secrets"]
+    (source,) = secrets["projected"]["sources"]
+    path = "PACKHORSE_OIDC_CLIENT_SECRET_FILE"
+    assert source["secret"] == {"name": "identity", "items": [{"key": "client", "path": path}]}
+
+
 def _is_secret(variable: dict[str, Any]) -> bool:
     return "secretKeyRef" in variable.get("valueFrom", {})
 

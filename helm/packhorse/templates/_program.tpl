@@ -41,11 +41,9 @@ where they are not those that the author's programs share.
 - name: {{ $name }}
   value: {{ $value | quote }}
 {{- end }}
-{{- range $name, $secret := .secrets }}
-{{- if $secret.name }}
+{{- range $name, $_ := .secrets }}
 - name: {{ $name }}
   value: /run/secrets/packhorse/{{ $name }}
-{{- end }}
 {{- end }}
 {{- with .s3Keys | default .root.Values.secrets.s3Keys }}
 {{- if .name }}
@@ -99,13 +97,11 @@ seccompProfile:
     defaultMode: 0440
     sources:
     {{- range $name, $secret := .secrets }}
-    {{- if $secret.name }}
     - secret:
         name: {{ $secret.name }}
         items:
         - key: {{ $secret.key }}
           path: {{ $name }}
-    {{- end }}
     {{- end }}
 {{- end }}
 {{- with .root.Values.extraVolumes }}
@@ -132,13 +128,16 @@ timeoutSeconds: 5
 {{/*
 One program: its Deployment and its Service.
 Takes .root, .component, .instance (the name's end), .command, .values (the program's own),
-.replicas, .strategy, .settings, .secrets; and, where they are others than the shared ones, .image,
+.replicas, .strategy, .settings, .secrets, of which those without a name are left out; and, where they are others than the shared ones, .image,
 .s3Keys and .serviceAccountName. Without .replicas, or with .values.autoscaling, the number of pods is
 an autoscaler's: an upgrade would set it back. What the topology shows announces its Service.
 */}}
 {{- define "packhorse.program" -}}
 {{- $root := .root -}}
 {{- $name := printf "%s-%s" (include "packhorse.fullname" $root) .instance -}}
+{{- range $variable, $secret := .secrets -}}
+{{- if not $secret.name -}}{{- $_ := unset $.secrets $variable -}}{{- end -}}
+{{- end -}}
 {{- if not (has .component (list "console" "pipeline")) -}}
 {{- $endpoint := printf "http://%s:%d" $name (int $root.Values.service.port) -}}
 {{- $_ := set . "settings" (merge (dict) .settings (dict "PACKHORSE_ENDPOINT" $endpoint)) -}}
