@@ -20,7 +20,8 @@ class Interruptions:
             end.setblocking(False)
         signal.set_wakeup_fd(self._bell.fileno(), warn_on_full_buffer=False)
         for number in (*_ENDING, signal.SIGCHLD):
-            signal.signal(number, self._note)
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # by nohup
+                signal.signal(number, self._note)
 
     def ended(self) -> bool:
         """Return whether a signal to end has come."""
