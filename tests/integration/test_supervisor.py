@@ -10,9 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from packhorse_services.cli.client.data_directory import DataDirectory
+from packhorse_services.cli.stack import up
 from packhorse_services.cli.stack.child import ChildProcess, ChildProgram, bound_log
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from packhorse_services.cli.stack.layout import StackOptions, choose_ports, database_names, plan
 from packhorse_services.cli.stack.ports import free_port
+from packhorse_services.cli.stack.postgres_binaries import PostgresFailed
 from packhorse_services.cli.stack.supervisor import StartFailed, Supervisor
+from packhorse_services.cli.stack.up import _Stack
 from tests.harness.waiting import eventually, is_gone
 
 _SERVER = """
@@ -113,6 +119,20 @@ def test_what_ignores_the_request_is_killed(stage: Stage) -> None:
     assert stage.children[0].ended() == -signal.SIGKILL
 
 
+@pytest.mark.parametrize(("inherited", "ended"), [("SIG_IGN", False), ("SIG_DFL", True)])
+def test_a_hangup_that_nohup_ignores_ends_nothing(inherited: str, ended: bool) -> None:
+    code = f"""
+import signal
+from packhorse_services.cli.stack.interruptions import Interruptions
+signal.signal(signal.SIGHUP, signal.{inherited})
+interruptions = Interruptions()
+signal.raise_signal(signal.SIGHUP)
+print(interruptions.ended())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(ended)
+
+
 def test_a_child_does_not_outlive_a_killed_supervisor(tmp_path: Path) -> None:
     code = f"""
 import pathlib, sys, time
@@ -141,6 +161,61 @@ def test_a_long_log_is_moved_aside_while_it_is_written(tmp_path: Path) -> None:
         writer.write("new\n")
     assert log.read_text() == "new\n"
     assert (tmp_path / "x.log.1").read_text() == "old\n" * 100
+
+
+def test_a_renewal_that_fails_is_reported_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stack = _stack(tmp_path, monkeypatch, ["full disk", "full disk", "no shared memory", ""])
+    for _ in range(4):
+        stack.tend()
+    said = [line for line in capfd.readouterr().err.splitlines() if line]
+    assert said == [
+        "PostgreSQL has ended; starting it again",
+        "trying again: full disk",
+        "trying again: no shared memory",
+    ]
+    assert DataDirectory(tmp_path).running_file.exists()
+
+
+def test_what_was_renewed_is_published_once_the_disk_has_space_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = _stack(tmp_path, monkeypatch, [""])
+    published = DataDirectory(tmp_path).running_file
+    published.with_suffix(".new").mkdir()  # where it is drafted
+    stack.tend()
+    assert not published.exists()
+    published.with_suffix(".new").rmdir()
+    stack.tend()
+    assert published.exists()
+
+
+class _DeadPostgres(EmbeddedPostgres):
+    """A server that starts when it has nothing more to complain of."""
+
+    complaints: list[str]
+
+    def running(self) -> bool:
+        return not self.complaints
+
+    def start(self) -> None:
+        if complaint := self.complaints.pop(0):
+            raise OSError(complaint) if "disk" in complaint else PostgresFailed(complaint)
+
+    def pid(self) -> int:
+        return 1
+
+
+def _stack(folder: Path, monkeypatch: pytest.MonkeyPatch, complaints: list[str]) -> _Stack:
+    """Return a stack whose programs are not started; its server complains as it is told."""
+    options = StackOptions(folder, port=0, subscribers=0)
+    urls = dict.fromkeys(database_names(options), "postgresql://nobody@127.0.0.1/none")
+    programs = plan(options, urls, choose_ports(options))
+    postgres = _DeadPostgres(folder / "postgres")
+    postgres.complaints = complaints
+    monkeypatch.setattr(up, "_known_token", lambda _: None)
+    return _Stack(DataDirectory(folder), postgres, programs)
 
 
 def test_old_words_are_not_the_last_ones(stage: Stage) -> None:

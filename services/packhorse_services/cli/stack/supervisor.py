@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import httpx
 
 from packhorse.errors import Permanent
-from packhorse_services.cli.stack.child import ChildProcess, bound_log
+from packhorse_services.cli.stack.child import ChildProcess
 
 START_TIMEOUT_S = 300.0
 """A program that ends is noticed at once; a slow machine may need minutes for ten programs."""
@@ -83,7 +83,6 @@ class Supervisor:
         now = time.monotonic()
         renewed = False
         for child, restarts in self._restarts.items():
-            bound_log(child.log)
             if restarts.due is not None:
                 if now >= restarts.due:
                     restarts.due = None

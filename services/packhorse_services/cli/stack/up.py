@@ -64,11 +64,11 @@ def _run(options: StackOptions, interruptions: Interruptions, *, as_json: bool) 
     ended = interruptions.ended
     directory = DataDirectory(options.data)
     directory.refuse_claimed()  # by another stack, whose ports are no news then
-    choose_ports(options)  # a taken one is reported before anything is made
+    ports = choose_ports(options)  # a taken one is reported before anything is made
     server = EmbeddedPostgres(directory.postgres, connections=connections(options))
     with directory.claimed(), _running(server) as postgres:
         token = ensure_token_file(directory.tokens)
-        programs = _prepared(options, postgres)
+        programs = _prepared(options, postgres, ports)
         stack = _Stack(directory, postgres, programs)
         output.report(f"Starting {len(programs)} programs …")
         try:
@@ -103,6 +103,8 @@ class _Stack:
         self._directory, self._postgres = directory, postgres
         self._described = describe(directory, programs)
         self._author = tools_settings(programs, directory, _known_token(directory))
+        self._is_news = False
+        self._failed = ""
 
     def await_announcements(self, cancelled: Callable[[], bool]) -> None:
         """Return once the publisher knows every subscriber, or when that can't be asked."""
@@ -129,23 +131,38 @@ class _Stack:
         return described
 
     def tend(self) -> None:
-        """Renew what has died."""
-        renewed = self.supervisor.tend()
+        """Renew what has died. What fails is reported when it is news, and tried again next time."""
+        failed = ""
+        try:
+            self._renew()
+        except (PackhorseError, OSError) as error:
+            failed = str(error)
+        if failed and failed != self._failed:
+            output.report(f"trying again: {failed}")
+        self._failed = failed
+
+    def _renew(self) -> None:
+        self._is_news |= self.supervisor.tend()
         if not self._postgres.running():
-            output.report("PostgreSQL has ended; starting it again")
+            if not self._failed:
+                output.report("PostgreSQL has ended; starting it again")
             self._postgres.start()
-            renewed = True
-        bound_log(self._postgres.log)
-        if renewed:
+            self._is_news = True
+        if self._is_news:
             self.publish()
+            self._is_news = False
+        for log in (self._postgres.log, *(child.log for child in self.supervisor.children)):
+            bound_log(log)
 
 
-def _prepared(options: StackOptions, postgres: EmbeddedPostgres) -> Sequence[ChildProgram]:
+def _prepared(
+    options: StackOptions, postgres: EmbeddedPostgres, ports: list[int]
+) -> Sequence[ChildProgram]:
     """Make databases and topics that are missing, and return the programs to run on them."""
     databases = _ensure_databases(postgres, database_names(options))
     if has_own_journal(options):
         check_topics(journal_url(options, databases), options.topics)
-    return plan(options, databases, choose_ports(options))
+    return plan(options, databases, ports)
 
 
 def _ensure_databases(postgres: EmbeddedPostgres, names: Sequence[str]) -> dict[str, str]:
