@@ -15,8 +15,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from packhorse_services.cli.stack.embedded import EmbeddedPostgres, server_user
-from packhorse_services.cli.stack.postgres_binaries import PostgresFailed, binaries, publish
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from packhorse_services.cli.stack.postgres_binaries import (
+    PostgresFailed,
+    binaries,
+    publish,
+    server_user,
+)
 from tests.harness.waiting import eventually
 
 
@@ -141,6 +146,60 @@ def test_a_reused_pid_is_neither_adopted_nor_ended(server: EmbeddedPostgres) -> 
         other.communicate()
 
 
+def test_a_lock_file_that_a_loss_of_power_emptied_is_removed(server: EmbeddedPostgres) -> None:
+    server.start()
+    server.stop()
+    (server.data / "postmaster.pid").write_text("")
+    assert not server.running()
+    with pytest.raises(PostgresFailed, match="no PostgreSQL runs"):
+        server.pid()
+    server.start()
+    assert server.running()
+
+
+class Recovering(EmbeddedPostgres):
+    """A server whose recovery takes longer than pg_ctl waits, and ends when it is looked at."""
+
+    looked_at = 0
+
+    def _control(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        done = super()._control(*arguments)
+        if "start" in arguments:
+            self.say("starting")
+            done.returncode = 1
+        return done
+
+    def say(self, state: str) -> None:
+        lock = self.data / "postmaster.pid"
+        lines = lock.read_text().split("\n")
+        lock.write_text("\n".join([*lines[:7], f"{state:<8}", *lines[8:]]))
+
+    def has_recovered(self) -> bool:
+        self.looked_at += 1
+        self.say("ready")
+        return False
+
+
+def test_a_long_recovery_is_waited_for_unless_it_is_cancelled(
+    server: EmbeddedPostgres, capfd: pytest.CaptureFixture[str]
+) -> None:
+    server.start()
+    server.stop()
+    again = Recovering(server.home)
+    again.cancelled = lambda: True
+    with pytest.raises(PostgresFailed, match="not recovered yet"):
+        again.start()
+    again.cancelled = again.has_recovered
+    again.start()
+    assert again.looked_at == 1, "it is adopted while it recovers"
+    again.stop()
+    again.start()
+    assert again.looked_at == 2
+    assert "PostgreSQL recovers" in capfd.readouterr().err
+    with psycopg.connect(again.url()) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
 def test_a_first_start_that_was_cut_short_begins_anew(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
@@ -177,6 +236,15 @@ def test_a_server_that_cannot_start_shows_what_it_said(server: EmbeddedPostgres)
             server.start()
     finally:
         conf.write_text(good)
+
+
+def test_a_copy_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    programs = tmp_path / "site" / binaries().relative_to(binaries().parents[2])
+    programs.mkdir(parents=True)
+    os.mkfifo(programs / "postgres")
+    with pytest.raises(PostgresFailed, match=r"can't be copied to .*named pipe"):
+        publish(tmp_path / "site", tmp_path / "copy")
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
 
 
 def test_copied_programs_find_their_libraries(tmp_path: Path) -> None:

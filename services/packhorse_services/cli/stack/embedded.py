@@ -1,25 +1,35 @@
 """A real PostgreSQL from a wheel, run as a child of ours: no apt, no Docker, no root needed."""
 
 import os
-import pwd
 import secrets
 import shutil
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import Any
 
 import psycopg
 import stamina
 from psycopg import sql
 
 from packhorse.errors import Transient
+from packhorse_services.cli.client import output
 from packhorse_services.cli.stack.ports import free_port
-from packhorse_services.cli.stack.postgres_binaries import PostgresFailed, check_reach, run
+from packhorse_services.cli.stack.postgres_binaries import (
+    PostgresFailed,
+    as_user,
+    check_reach,
+    give_away,
+    keep_private,
+    piped,
+    run,
+    server_user,
+)
 
-OWN, SHARED = "packhorse", "nobody"
 _USER = "postgres"
 _LOCK_FILE = "postmaster.pid"
+_LOOK_S = 0.2
 _ENDING = (_LOCK_FILE, "is still in use")
 """What a server says in whose data folder another one runs, or a child of one that was killed."""
 _SETTINGS = {
@@ -46,13 +56,15 @@ _CLOSE = sql.SQL("REVOKE CONNECT, TEMPORARY ON DATABASE {} FROM PUBLIC")
 class EmbeddedPostgres:
     """One server, its data below `home`, one port on loopback, one password.
 
-    `connections` is how many it takes once it is started.
+    `connections` is how many it takes once it is started; a start that takes long ends when it is
+    `cancelled`.
     """
 
     home: Path
     port: int = 0
     connections: int = 400
     password: str = field(default="", repr=False)
+    cancelled: Callable[[], bool] = field(default=lambda: False, repr=False)
 
     def __post_init__(self) -> None:
         self.home = self.home.absolute()  # the server works in a folder of its own
@@ -75,8 +87,8 @@ class EmbeddedPostgres:
     def start(self) -> None:
         """Start the server, or adopt the one that an earlier run left behind.
 
-        Returns once it takes connections; waits up to 45 s for an earlier one that is still
-        ending. Raises `PostgresFailed`, `PostgresBusy`.
+        Returns once it takes connections, however long it recovers from a crash; waits up to 45 s
+        for an earlier one that is still ending. Raises `PostgresFailed`, `PostgresBusy`.
         """
         self.home.mkdir(parents=True, exist_ok=True)
         check_reach(self.home)
@@ -87,6 +99,7 @@ class EmbeddedPostgres:
             on=PostgresBusy, timeout=45, attempts=None, wait_max=1.0
         ):
             with attempt:
+                self._await_recovery()
                 if not self.attach():
                     self._launch()
 
@@ -172,7 +185,7 @@ class EmbeddedPostgres:
         said_before = self.log.stat().st_size if self.log.exists() else 0
         options = f"-p {port} -c max_connections={self.connections}"
         started = self._control("-t", "120", "-l", self.log, "-o", options, "start")
-        if started.returncode == 0:
+        if started.returncode == 0 or self._await_recovery():
             self.password, self.port = self._secret.read_text().strip(), port
             return
         said = self.log.read_bytes()[said_before:].decode(errors="replace")[-2000:]
@@ -184,18 +197,34 @@ class EmbeddedPostgres:
         user = as_user(server_user(self.data))
         return run("pg_ctl", "-D", self.data, "-w", *arguments, check=False, **user)
 
+    def _await_recovery(self) -> bool:
+        """Return whether the server runs, once it is no longer starting."""
+        said = False
+        while self.running() and [one.strip() for one in self._lock_lines()[7:8]] == ["starting"]:
+            if self.cancelled():
+                raise PostgresFailed("PostgreSQL had not recovered yet, and begins anew next time")
+            if not said:
+                output.report(f"PostgreSQL recovers, which may take minutes; see {self.log}")
+            said = True
+            time.sleep(_LOOK_S)
+        return self.running()
+
     def _forget_reused_pid(self) -> None:
-        """Remove a lock file whose pid is another program's; a dead pid the server sees itself."""
+        """Remove a lock file without a pid, or whose pid is another program's.
+
+        A dead pid the server sees itself.
+        """
         lines = self._lock_lines()
-        if lines and _alive(int(lines[0])):
-            (self.data / _LOCK_FILE).unlink()
+        if not lines or _alive(int(lines[0])):
+            (self.data / _LOCK_FILE).unlink(missing_ok=True)
 
     def _lock_lines(self) -> list[str]:
-        """Return what a running server writes down: pid, data folder, start time, port."""
+        """Return what a running server writes down: pid, data folder, start time, port, state."""
         try:
-            return (self.data / _LOCK_FILE).read_text().split("\n")
+            lines = (self.data / _LOCK_FILE).read_text().split("\n")
         except FileNotFoundError:
             return []
+        return lines if lines[0].isdecimal() else []  # a loss of power leaves it empty
 
     def _check_identity(self) -> None:
         try:
@@ -230,58 +259,3 @@ def _alive(pid: int) -> bool:
     except (ProcessLookupError, PermissionError):  # nobody's, or another user's and so not ours
         return False
     return True
-
-
-# PostgreSQL refuses to run as root. What runs as the same user can read the server's data, so root
-# runs it as `packhorse` where there is such a user, and only else as `nobody`.
-def server_user(data: Path) -> pwd.struct_passwd | None:
-    """Return the user for a data folder, which is whose it is already; None: who runs this.
-
-    Raises `PostgresFailed` when the folder belongs to nobody whom the system knows.
-    """
-    if os.geteuid() != 0:
-        return None
-    owner = data.stat().st_uid if data.exists() else 0
-    try:
-        return pwd.getpwuid(owner) if owner else _chosen()
-    except KeyError:
-        raise PostgresFailed(
-            f"{data} belongs to the user id {owner}, which has no name here; give it to another "
-            f"with chown -R {OWN} {data}"
-        ) from None
-
-
-def _chosen() -> pwd.struct_passwd:
-    try:
-        return pwd.getpwnam(OWN)
-    except KeyError:
-        return pwd.getpwnam(SHARED)
-
-
-def as_user(user: pwd.struct_passwd | None) -> dict[str, Any]:
-    """Return what a process is started with to be that user, in no group but its own."""
-    return {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-
-
-def give_away(path: Path, user: pwd.struct_passwd | None) -> None:
-    """Make a folder private to the user."""
-    if user is not None:
-        os.chown(path, user.pw_uid, user.pw_gid)
-    path.chmod(0o700)
-
-
-def piped(secret: str, user: pwd.struct_passwd | None) -> int:
-    """Return the end of a pipe from which the user, and nobody else, reads a secret: as stdin."""
-    reading, writing = os.pipe()
-    if user is not None:
-        os.fchown(reading, user.pw_uid, user.pw_gid)  # or it can't be opened by its name
-    os.write(writing, secret.encode())
-    os.close(writing)
-    return reading
-
-
-def keep_private(path: Path) -> None:
-    """Make a file ours alone, which versions before have given away; what is not there stays so."""
-    if os.geteuid() == 0 and path.exists():
-        os.chown(path, 0, 0)
-        path.chmod(0o600)

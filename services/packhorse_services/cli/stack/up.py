@@ -65,7 +65,7 @@ def _run(options: StackOptions, interruptions: Interruptions, *, as_json: bool) 
     directory = DataDirectory(options.data)
     directory.refuse_claimed()  # by another stack, whose ports are no news then
     ports = choose_ports(options)  # a taken one is reported before anything is made
-    server = EmbeddedPostgres(directory.postgres, connections=connections(options))
+    server = EmbeddedPostgres(directory.postgres, connections=connections(options), cancelled=ended)
     with directory.claimed(), _running(server) as postgres:
         token = ensure_token_file(directory.tokens)
         programs = _prepared(options, postgres, ports)
@@ -131,7 +131,7 @@ class _Stack:
         return described
 
     def tend(self) -> None:
-        """Renew what has died. What fails is reported when it is news, and tried again next time."""
+        """Renew what has died. What fails is reported when it is news, and tried again."""
         failed = ""
         try:
             self._renew()
