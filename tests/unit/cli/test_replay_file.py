@@ -4,10 +4,18 @@ import fcntl
 import io
 import os
 import resource
+from pathlib import Path
 
 import pytest
 
-from packhorse_services.cli.distribute.replay_file import BadLine, _Patient, batches, count, lines
+from packhorse_services.cli.distribute.replay_file import (
+    BadLine,
+    _Patient,
+    batches,
+    count,
+    lines,
+    opened,
+)
 
 
 @pytest.mark.parametrize("lowest", [0, 1_500])
@@ -25,6 +33,17 @@ def test_what_a_pipe_has_is_sent_while_its_writer_thinks(lowest: int) -> None:
         pipe.close()
         assert [len(batch) for batch in batches(file, 2)] == [2, 2, 1]
     os.close(reads)
+
+
+def test_what_a_named_pipe_has_is_sent_while_its_writer_thinks(tmp_path: Path) -> None:
+    path = tmp_path / "requests"
+    os.mkfifo(path)
+    writes = os.open(path, os.O_RDWR)  # opening it for one side alone waits for the other
+    with opened(str(path)) as file:
+        os.write(writes, b"/a\n/b\n")
+        found = batches(file, 100)
+        assert [line.text for line in next(found)] == [b"/a", b"/b"]
+    os.close(writes)
 
 
 def test_lines_keep_their_numbers_whatever_is_between() -> None:

@@ -136,6 +136,8 @@ class _Patient(io.RawIOBase):
 def opened(source: str) -> Iterator[BinaryIO]:
     """Open a file, or stdin for `-`. Raises `CommandFailed`."""
     if source == "-":
+        if sys.stdin is None:
+            raise CommandFailed("stdin is closed", Exit.USAGE)
         yield io.BufferedReader(_Patient(sys.stdin.fileno()))
         return
     try:
@@ -143,7 +145,7 @@ def opened(source: str) -> Iterator[BinaryIO]:
     except OSError as error:
         raise CommandFailed(f"{source} can't be read: {error.strerror}", Exit.USAGE) from error
     with file:
-        yield file
+        yield file if file.seekable() else io.BufferedReader(_Patient(file.fileno()))
 
 
 def count(file: IO[bytes]) -> int:
