@@ -2,15 +2,12 @@
 
 import itertools
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
-from types import FrameType
 from typing import IO, NoReturn
 
 from packhorse.runtime.extras import how_to_install
@@ -80,16 +77,12 @@ def write_to(
 
 
 def forward(connection: Connection, service: str, arguments: Sequence[str]) -> int:
-    """Run the service's command line, and return its exit code, 128 and the number for a signal.
+    """Run the service's command line as a process, and return its exit code.
 
-    Ctrl-C reaches the service by itself, and it may end in order; SIGTERM is handed on.
+    The process ends with the call, also where that raises.
     """
     command = [sys.executable, "-m", f"packhorse_services.{service}", *arguments]
-    environment = _environment(connection, service)
-    process = subprocess.Popen(command, env=environment)
-    with _outlasting(process):
-        code = process.wait()
-    return 128 - code if code < 0 else code
+    return subprocess.call(command, env=_environment(connection, service))
 
 
 _NOT_OF_TASKS = {
@@ -141,21 +134,3 @@ def _environment(connection: Connection, service: str) -> dict[str, str]:
     unsaid = {name: value for name, value in stack.items() if f"{name}_FILE" not in os.environ}
     typed = {TYPED: f"packhorse {service}"}  # for the usage that it prints
     return {**unsaid, **os.environ, **typed}
-
-
-@contextmanager
-def _outlasting(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Leave Ctrl-C to the child, which gets it from the terminal too."""
-
-    def hand_on(number: int, _frame: FrameType | None) -> None:
-        process.send_signal(number)
-
-    before = {
-        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
-        signal.SIGTERM: signal.signal(signal.SIGTERM, hand_on),
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -5,6 +5,8 @@ import json
 import math
 import shlex
 import shutil
+import signal
+import sys
 import sysconfig
 import tempfile
 import threading
@@ -14,7 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from packhorse.client.blocking import Client
 from packhorse.client.stack_folder import RunningStack
@@ -151,8 +154,11 @@ class Demo:
 def demo(content: Path | None, subscribers: int, data: Path | None, *, stay: bool) -> None:
     """Run the demo from the empty folder to the proof. Raises `CommandFailed`.
 
-    The stack ends with the demo, or when Ctrl-C comes if it is to `stay`.
+    The stack ends with the demo, or when Ctrl-C comes if it is to `stay`; a signal ends both.
     """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup has SIGHUP ignored
+            signal.signal(number, _end)
     if content is not None and not any(path.is_file() for path in content.rglob("*")):
         raise CommandFailed(f"there is no file in {content}", Exit.USAGE)
     with _folder(data) as folder, stack_on(folder, "--subscribers", str(subscribers)) as stack:
@@ -170,6 +176,11 @@ def demo(content: Path | None, subscribers: int, data: Path | None, *, stay: boo
         if stay:
             output.report("Ctrl-C ends the stack")
             _wait_for_interrupt()
+
+
+def _end(number: int, _frame: FrameType | None) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # what is being removed is removed to the end
+    sys.exit(128 + number)
 
 
 def _wait_for_interrupt() -> None:
