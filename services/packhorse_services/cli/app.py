@@ -121,6 +121,10 @@ def run(arguments: Sequence[str]) -> int:
     except PackhorseError as error:
         output.complain(str(error))
         return _code_of(error)
+    except OSError as error:  # a full disk behind stdout, or a file that is not what it was
+        output.complain(str(error))
+        output.give_up()
+        return Exit.FAILED
     return 0
 
 

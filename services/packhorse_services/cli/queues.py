@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from packhorse.client.calls.queues import points_of
-from packhorse.client.exchange import gathered, segment
+from packhorse.client.exchange import gathered, segment, with_query
 from packhorse.runtime.command_options import with_options
-from packhorse.runtime.paging import page_url
 from packhorse_services.cli.client import completion, views
 from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.options import (
@@ -81,7 +80,7 @@ def get_queue(
         "action": selected.action and selected.action.upper(),
         "cursor": selected.cursor,
     }
-    path = page_url(f"/queues/{segment(name)}", limit=limit, **requested)
+    path = with_query(f"/queues/{segment(name)}", limit=limit, **requested)
     _show(context, path, views.QUEUE, form, watch=watch)
 
 
@@ -111,7 +110,7 @@ def get_errors(
     watch: Watch = False,
 ) -> None:
     """Show the packages that a subscriber gave up on."""
-    path = page_url(f"/queues/{segment(name)}/errors", limit=limit, cursor=cursor)
+    path = with_query(f"/queues/{segment(name)}/errors", limit=limit, cursor=cursor)
     _show(context, path, views.ERRORS, form, watch=watch)
 
 
@@ -156,7 +155,7 @@ def get_distributions(
         "state": selected.state and selected.state.upper(),
         "cursor": cursor,
     }
-    path = page_url("/distributions", **requested)
+    path = with_query("/distributions", **requested)
     with context.ensure_object(Connection).publisher() as publisher:
 
         def show() -> None:  # a filter makes pages short
@@ -196,7 +195,7 @@ def get_releases(
     watch: Watch = False,
 ) -> None:
     """Show what goes out later, by its moment, and what became of it."""
-    path = page_url("/releases", state=state and state.upper(), cursor=cursor, limit=limit)
+    path = with_query("/releases", state=state and state.upper(), cursor=cursor, limit=limit)
     _show(context, path, views.RELEASES, form, watch=watch)
 
 
@@ -233,7 +232,7 @@ def get_commands(
     watch: Watch = False,
 ) -> None:
     """Show what operators did in the last 30 days, newest first."""
-    path = page_url("/commands", subscriber=subscriber, cursor=cursor, limit=limit)
+    path = with_query("/commands", subscriber=subscriber, cursor=cursor, limit=limit)
     _show(context, path, views.COMMANDS, form, watch=watch)
 
 

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
-from urllib.parse import urlencode
 
 import typer
 
 from packhorse.client.blocking import Client
+from packhorse.client.exchange import with_query
 from packhorse.runtime.command_options import with_options
 from packhorse.runtime.whole_file import whole_file
 from packhorse_services.cli import service_commands
@@ -193,11 +193,11 @@ def _from_service(
     query = {"publisher_agent" if key == "agent" else key: one for key, one in requested.items()}
     with api:
         if form is Form.HTML:
-            path = f"/reports/delivery.html?{urlencode(query)}"
+            path = with_query("/reports/delivery.html", **query)
             file.write(api.answer(path, "pipeline").content)
             return
         requested_form = {**query, "format": form.value, "limit": "10000"}
-        pages = _pages(api, f"/reports/{name}?{urlencode(requested_form)}")
+        pages = _pages(api, with_query(f"/reports/{name}", **requested_form))
         if form is Form.CSV:
             count = 0
             for number, page in enumerate(pages):

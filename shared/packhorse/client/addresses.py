@@ -133,7 +133,7 @@ def read_token(path: Path) -> str:
     """
     try:
         text = path.read_text().strip()
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise Misused(f"the token file can't be read: {error}") from error
     if not text.startswith("{"):
         return text

@@ -8,6 +8,7 @@ given.
 import json
 import math
 from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
@@ -181,11 +182,13 @@ def sendable(headers: Mapping[str, str]) -> dict[str, str]:
 def segment(name: str) -> str:
     """Return a name as one segment of a path, whatever characters it has.
 
-    Raises `Misused` for an empty one, `.` and `..`, which name another resource on their way.
+    Raises `Misused` for an empty one, `.` and `..`, which name another resource on their way, and
+    for what is no Unicode.
     """
     if name in ("", ".", ".."):
         raise Misused(f"{name!r} is no name")
-    return quote(name, safe="")
+    with _encoding():
+        return quote(name, safe="")
 
 
 def quoted(path: str) -> str:
@@ -196,12 +199,24 @@ def quoted(path: str) -> str:
         raise Misused(str(error)) from None
 
 
-def with_query(path: str, **values: Any) -> str:
-    """Return a path with the values that are not None as its query."""
+def with_query(path: str, /, **values: Any) -> str:
+    """Return a path with the values that are not None as its query.
+
+    Raises `Misused` for what is no Unicode.
+    """
     given = {name: value for name, value in values.items() if value is not None}
     if not given:
         return path
-    return f"{path}{'&' if '?' in path else '?'}{urlencode(given, doseq=True)}"
+    with _encoding():
+        return f"{path}{'&' if '?' in path else '?'}{urlencode(given, doseq=True)}"
+
+
+@contextmanager
+def _encoding() -> Iterator[None]:
+    try:
+        yield
+    except UnicodeEncodeError as error:  # bytes of a command line that are no UTF-8
+        raise Misused(f"{error.object!r} can't be sent: it is no Unicode") from None
 
 
 def given(**values: Any) -> dict[str, Any]:

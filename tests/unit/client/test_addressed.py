@@ -3,7 +3,7 @@
 import pytest
 
 from packhorse.client.errors import Misused
-from packhorse.client.exchange import quoted, segment
+from packhorse.client.exchange import quoted, segment, with_query
 
 
 @pytest.mark.parametrize("path", ["", "a", "/a/..", "/../readyz", "/a/./b", "/a//b", "/a/"])
@@ -16,6 +16,12 @@ def test_a_path_that_would_name_another_node_is_refused(path: str) -> None:
 def test_a_name_that_would_name_another_resource_is_refused(name: str) -> None:
     with pytest.raises(Misused, match="is no name"):
         segment(name)
+
+
+def test_what_is_no_unicode_is_refused() -> None:
+    for refused in (lambda: segment("\udcff"), lambda: with_query("/queues", user="\udcff")):
+        with pytest.raises(Misused, match="no Unicode"):
+            refused()
 
 
 def test_all_others_are_sent_as_they_are() -> None:

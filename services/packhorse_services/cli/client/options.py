@@ -7,6 +7,16 @@ import typer
 from packhorse_services.cli.client import completion
 from packhorse_services.cli.client.views import Format
 
+_LONGEST_S = 1e9
+
+
+def _countable(seconds: float | None) -> float | None:
+    """Refuse what no timer takes before anything is done: nan, inf, and thousands of years."""
+    if seconds is not None and not seconds <= _LONGEST_S:
+        raise typer.BadParameter(f"{seconds:g} is more than {_LONGEST_S:g} seconds, or no number")
+    return seconds
+
+
 # Who is meant.
 SubscriberName = Annotated[
     str, typer.Argument(help="The subscriber.", autocompletion=completion.subscribers)
@@ -29,7 +39,8 @@ After = Annotated[
     str | None, typer.Option(metavar="ID", help="Go on behind the event with this id.")
 ]
 Seconds = Annotated[
-    float | None, typer.Option(min=0, help="End after that.", show_default="Ctrl-C ends it")
+    float | None,
+    typer.Option(min=0, callback=_countable, help="End after that.", show_default="Ctrl-C ends it"),
 ]
 
 # How something is asked for, and how long its end is waited for.
@@ -45,4 +56,4 @@ WaitForAll = Annotated[
         "it up, 124 when that takes too long.",
     ),
 ]
-Timeout = Annotated[float, typer.Option(min=0, help="Seconds to wait.")]
+Timeout = Annotated[float, typer.Option(min=0, callback=_countable, help="Seconds to wait.")]

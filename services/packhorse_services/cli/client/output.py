@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from rich.console import Console
@@ -20,6 +21,15 @@ def line(text: str) -> None:
     """Write `text` to stdout at once, without what would steer a terminal."""
     sys.stdout.write(plain(text) + "\n")
     sys.stdout.flush()
+
+
+def give_up() -> None:
+    """Drop what stdout does not take, which would be a second error at the end."""
+    with suppress(OSError):
+        try:
+            sys.stdout.flush()
+        except OSError:
+            sys.stdout.close()
 
 
 def complain(text: str) -> None:

@@ -10,11 +10,10 @@ import typer
 
 from packhorse.client.blocking import Client
 from packhorse.client.errors import NoAnswer
-from packhorse.client.exchange import Document, gathered
+from packhorse.client.exchange import Document, gathered, with_query
 from packhorse.errors import Permanent
 from packhorse.jobs.conditions import template_of
 from packhorse.runtime.command_options import with_options
-from packhorse.runtime.paging import page_url
 from packhorse_services.cli.client import completion, output
 from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.failures import CommandFailed, Exit
@@ -113,7 +112,7 @@ def get_jobs(
     requested = {"state": selected.state.upper(), "topic": selected.topic, "queue": selected.queue}
     requested |= {"id": selected.identifier, "cursor": cursor}
     requested |= {"template": _template(selected.where or [])}
-    path = page_url("/jobs", **requested)
+    path = with_query("/jobs", **requested)
     with context.ensure_object(Connection).jobs() as service:
         listing = partial(gathered, path, "jobs", limit, _PAGE, "jobs")
         again(lambda: _show(service.run(listing()), "jobs", form), watch=watch)
