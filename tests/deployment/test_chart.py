@@ -172,7 +172,9 @@ def test_a_program_gets_only_its_own_database(rendered: list[Manifest]) -> None:
     assert len(set(seen.values())) == len(seen)
 
 
-def test_what_the_topology_shows_announces_the_address_of_its_service(rendered: list[Manifest]) -> None:
+def test_what_the_topology_shows_announces_the_address_of_its_service(
+    rendered: list[Manifest],
+) -> None:
     services = of_kind(rendered, "Service")
     for name, deployment in of_kind(rendered, "Deployment").items():
         (container,) = deployment["spec"]["template"]["spec"]["containers"]

@@ -14,6 +14,7 @@ import pytest
 
 from packhorse.runtime.token_file import TokenFile
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from packhorse_services.cli.stack.layout import StackOptions, connections
 from tests.harness.composed import composed_secrets, prepared_postgres
 from tests.harness.deployment import (
     COMPOSE,
@@ -106,6 +107,13 @@ def test_every_address_is_a_service_and_its_port() -> None:
     for host, port in addresses:
         assert host in SERVICES
         assert int(port) in listened.get(host, {8080})
+
+
+def test_the_server_takes_the_connections_of_all_programs() -> None:
+    found = re.search(r"max_connections=(\d+)", " ".join(SERVICES["postgres"]["command"]))
+    assert found
+    subscribers = sum("PACKHORSE_SUBSCRIBER" in s.get("environment", {}) for s in SERVICES.values())
+    assert int(found.group(1)) >= connections(StackOptions(ROOT, subscribers=subscribers))
 
 
 @pytest.fixture(scope="module")
