@@ -14,7 +14,7 @@ from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.options import Key, SubscriberName, Timeout, WaitForAll, Yes
 from packhorse_services.cli.distribute.command import (
-    await_distributed,
+    await_all_distributed,
     checked_key,
     unanswered,
 )
@@ -68,8 +68,7 @@ def redistribute(
                 )
             )
         if options.wait:
-            for distribution_id in ids:
-                await_distributed(publisher, distribution_id, options.timeout)
+            await_all_distributed(publisher, ids, options.timeout)
 
 
 @errors.command("dismiss")

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,9 +10,11 @@ from packhorse.client.addresses import read_token
 from packhorse.client.errors import Misused
 from packhorse.client.stack_folder import RunningStack
 from packhorse_services.cli.app import run
+from packhorse_services.cli.client import completion
 from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.data_directory import DataDirectory
 from packhorse_services.cli.client.failures import CommandFailed, Exit, exit_code
+from tests.harness.scripted_client import ScriptedClient
 
 
 @pytest.fixture
@@ -95,6 +98,15 @@ def test_without_a_server_the_command_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match="packhorse up --data") as failed:
         Connection(tmp_path).publisher_url()
     assert failed.value.code is Exit.USAGE
+
+
+def test_what_has_no_name_is_not_offered_to_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ScriptedClient(lambda _: {"queues": [{"name": name} for name in ("", "a", "b")]})
+    monkeypatch.setattr(
+        completion, "connection_of", lambda _: SimpleNamespace(jobs=lambda **_: found)
+    )
+    offered = [completion.job_queues(None, typed) for typed in ("", "a")]  # type: ignore[arg-type]
+    assert offered == [["a", "b"], ["a"]]
 
 
 @pytest.mark.parametrize(

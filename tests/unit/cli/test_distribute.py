@@ -1,5 +1,6 @@
 """`packhorse distribute`: what is printed when nobody answers, and whom it waits for."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -70,6 +71,21 @@ def test_it_waits_for_all_that_live_and_names_the_others(
     assert "c is silent" in reported
     assert "b did not import it" in reported
     assert "PARTLY_DISTRIBUTED" in reported, "R31: it is not everywhere"
+
+
+def test_one_timeout_is_for_all_that_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, left = [100.0], []
+
+    def wait_for(_identifier: str, timeout: float) -> dict[str, Any]:
+        left.append(timeout)
+        now[0] += 4
+        return {**document("DISTRIBUTED"), "failed": {}}
+
+    publisher = Publisher()
+    monkeypatch.setattr(publisher, "wait_for", wait_for)
+    monkeypatch.setattr(command, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    command.await_all_distributed(publisher, ["a", "b", "c", "d"], 10)
+    assert left == [10, 6, 2, 0]
 
 
 def test_r35_only_those_that_it_is_for_are_reported(capsys: pytest.CaptureFixture[str]) -> None:

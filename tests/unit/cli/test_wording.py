@@ -72,11 +72,11 @@ def test_what_is_shown_again_off_a_terminal_has_its_time(
     monkeypatch.setattr(time, "sleep", pause)
     with pytest.raises(KeyboardInterrupt):
         output.again(lambda: shown.append(1), watch=True)
-    lines = capfd.readouterr().out.splitlines()
-    assert len(lines) == 3
-    assert lines[0].startswith("# 20")
-    assert lines[0].endswith("Z")
-    assert lines[1] == ""
+    said = capfd.readouterr()
+    assert said.out == "\n", "only data, and a line between"
+    lines = said.err.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith("# 20") and line.endswith("Z") for line in lines)
     output.again(lambda: shown.append(1), watch=False)
     assert capfd.readouterr().out == ""
 

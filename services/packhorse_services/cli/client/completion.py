@@ -21,7 +21,8 @@ def _names(
             opened = connection.jobs if service == "jobs" else connection.publisher
             with opened(timeout=_PATIENCE_S) as client:
                 found = client.get(path, service)[rows]
-            return [str(one[name]) for one in found if str(one[name]).startswith(incomplete)]
+            names = [str(one[name]) for one in found if one[name]]
+            return [one for one in names if one.startswith(incomplete)]
         except (PackhorseError, OSError, ValueError, KeyError, TypeError):
             return []
 

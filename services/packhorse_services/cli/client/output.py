@@ -49,7 +49,7 @@ def again(show: Callable[[], object], *, watch: bool) -> None:
         if watch and data.is_terminal:
             data.clear()
         elif watch:
-            line(f"# {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+            report(f"# {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
         show()
         if not watch:
             return

@@ -4,7 +4,8 @@ With `--from-file` it is as many requests as the file has lines, with `--bulk` o
 """
 
 import enum
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NoReturn
 
@@ -229,12 +230,23 @@ def checked_key(key: str | None) -> str | None:
 
 
 def await_distributed(publisher: Client, distribution_id: str, timeout: float) -> None:
-    """Return when every live subscriber has imported it.
+    """Return when every live subscriber has imported it. Raises as `await_all_distributed`."""
+    await_all_distributed(publisher, [distribution_id], timeout)
+
+
+def await_all_distributed(publisher: Client, ids: Iterable[str], timeout: float) -> None:
+    """Return when every live subscriber has imported all of them, within one timeout.
 
     Raises `CommandFailed`: with `TIMEOUT` when that takes too long, `FAILED` when one will not.
     """
+    deadline = time.monotonic() + timeout
+    for one in ids:
+        _await_until(publisher, one, deadline, timeout)
+
+
+def _await_until(publisher: Client, distribution_id: str, deadline: float, timeout: float) -> None:
     try:
-        found = publisher.wait_for(distribution_id, timeout)
+        found = publisher.wait_for(distribution_id, max(0.0, deadline - time.monotonic()))
     except NotInTime as error:
         text = f"not everywhere after {timeout:g} s: {_open(error.document)}"
         raise CommandFailed(text, Exit.TIMEOUT) from error

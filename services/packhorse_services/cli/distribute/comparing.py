@@ -14,7 +14,7 @@ from packhorse_services.cli.client import completion, output
 from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.failures import CommandFailed, Exit, words
 from packhorse_services.cli.client.options import Timeout
-from packhorse_services.cli.distribute.command import await_distributed
+from packhorse_services.cli.distribute.command import await_all_distributed
 
 _AUTHOR = "the author"
 _PAGE = 10_000
@@ -89,8 +89,7 @@ def compare(context: typer.Context, *, path: Top, options: CompareOptions) -> No
 
 
 def _await_mended(client: Client, options: CompareOptions, found: "_Found") -> None:
-    for one in found.mended:
-        await_distributed(client, one, options.timeout)
+    await_all_distributed(client, found.mended, options.timeout)
     for path in found.changed:
         output.report(f"{path} has changed at {_AUTHOR} meanwhile, and was left out")
     if found.mended:
