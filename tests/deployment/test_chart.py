@@ -172,18 +172,6 @@ def test_a_program_gets_only_its_own_database(rendered: list[Manifest]) -> None:
     assert len(set(seen.values())) == len(seen)
 
 
-def test_what_the_topology_shows_announces_the_address_of_its_service(
-    rendered: list[Manifest],
-) -> None:
-    services = of_kind(rendered, "Service")
-    for name, deployment in of_kind(rendered, "Deployment").items():
-        (container,) = deployment["spec"]["template"]["spec"]["containers"]
-        reported = {e["name"]: e.get("value") for e in container["env"]}
-        if not name.endswith(("-pipeline", "-console")):
-            port = services[name]["spec"]["ports"][0]["port"]
-            assert reported["PACKHORSE_ENDPOINT"] == f"http://{name}:{port}"
-
-
 def test_the_topics_job_needs_nothing_that_is_not_there_yet() -> None:
     (job,) = of_kind(manifests(), "Job").values()
     assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"

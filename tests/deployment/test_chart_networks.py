@@ -3,6 +3,8 @@
 import re
 from typing import Any
 
+import pytest
+
 from tests.harness.deployment import ROOT, full_values, manifests, of_kind, pod_of, pods
 
 
@@ -56,6 +58,20 @@ def test_the_programs_of_a_release_reach_each_other() -> None:
     selected = peer["podSelector"]["matchLabels"].items()
     for deployment in of_kind(documents, "Deployment").values():
         assert selected <= deployment["spec"]["template"]["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("values", [{}, full_values()])
+def test_what_the_topology_shows_announces_the_address_of_its_service(
+    values: dict[str, Any],
+) -> None:
+    rendered = manifests(values)
+    services = of_kind(rendered, "Service")
+    for name, deployment in of_kind(rendered, "Deployment").items():
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        reported = {e["name"]: e.get("value") for e in container["env"]}
+        if not name.endswith(("-pipeline", "-console")):
+            port = services[name]["spec"]["ports"][0]["port"]
+            assert reported["PACKHORSE_ENDPOINT"] == f"http://{name}:{port}"
 
 
 def test_prometheus_passes_the_network_policy_where_it_is_to_scrape() -> None:
