@@ -29,6 +29,9 @@ class Rows:
     def select(self, *_columns: str) -> "Rows":
         return self
 
+    def count(self) -> int:
+        return len(self._rows)
+
     def toLocalIterator(self, *, prefetchPartitions: bool) -> Iterator[Any]:  # noqa: N802, N803
         return iter(self._rows)
 

@@ -9,21 +9,38 @@ from packhorse.errors import PackhorseError
 from packhorse_services.pipeline.at.restore import refused, restore
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
 
+AWAY = "postgresql://nobody@127.0.0.1:1/none"
 
-class Nothing:
-    """A data frame without rows."""
 
-    def select(self, *_columns: str) -> "Nothing":
+class Frame:
+    """A data frame of one row, or one that fails when it is read."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self._error = error
+
+    def select(self, *_columns: str) -> "Frame":
         return self
+
+    def count(self) -> int:
+        if self._error is not None:
+            raise self._error
+        return 1
 
     def toLocalIterator(self, *, prefetchPartitions: bool) -> Any:  # noqa: N802, N803
         return iter(())
 
 
 def test_a_database_that_is_away_has_changed_nothing() -> None:
-    empty: Any = Nothing()
+    frame: Any = Frame()
     with pytest.raises(TaskFailed, match="look at PACKHORSE_DATABASE_URL"):
-        restore(empty, "/s", "postgresql://nobody@127.0.0.1:1/none")
+        restore(frame, "/s", AWAY)
+
+
+def test_the_content_is_read_before_the_author_is_connected_to() -> None:
+    """Reading it may take long, and nobody else may write while the tree is locked."""
+    frame: Any = Frame(TaskRefused("the archive is away"))
+    with pytest.raises(TaskRefused, match="the archive is away"):
+        restore(frame, "/s", AWAY)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A subtree of the past back into the author's repository, in one transaction."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from typing import cast
 
 import psycopg
 from pyspark.sql import DataFrame
@@ -29,22 +30,24 @@ def restore(content: DataFrame, path: str, database_url: str) -> int:
 
     One transaction: other writers see all of it or nothing. Raises `NotThere` when `content` is
     empty, `TaskFailed` when the database can't be connected to, and `psycopg.Error`, for which
-    see `refused`, when something happens later.
+    see `refused`, when something happens later. `content` is read twice, first before anything is
+    locked: kept, it is then there.
     """
     columns = content.select("path", "type", "properties", "binaries")
-    nodes = _Counted(columns.toLocalIterator(prefetchPartitions=False))
+    count = columns.count()
+    if not count:
+        raise NotThere(f"nothing was at {path!r} then; delete what is there instead")
     with (
         _connected(database_url) as connection,
         connection.transaction(),
     ):
         connection.execute(tree.SHAPE_CHANGED)
         act_as(connection, IMPORTER)
-        tree.replace(connection, path, map(node_of, nodes))
-        if not nodes.count:
-            raise NotThere(f"nothing was at {path!r} then; delete what is there instead")
+        rows = cast(Iterator[Row], columns.toLocalIterator(prefetchPartitions=False))
+        tree.replace(connection, path, map(node_of, rows))
         done = ContentChange(ChangeKind.CHANGED, (), [path])
         record_watched(connection, list_watches(connection), [done])
-    return nodes.count
+    return count
 
 
 def _connected(database_url: str) -> psycopg.Connection:
@@ -52,17 +55,6 @@ def _connected(database_url: str) -> psycopg.Connection:
         return connect(database_url, "packhorse-pipeline", timeouts=_UNHURRIED)
     except psycopg.OperationalError as error:
         raise unusable(author_away(error), error) from error
-
-
-class _Counted:
-    def __init__(self, rows: Iterable[Row]) -> None:
-        self._rows = rows
-        self.count = 0
-
-    def __iter__(self) -> Iterator[Row]:
-        for row in self._rows:
-            self.count += 1
-            yield (row[0], row[1], row[2], row[3])
 
 
 def refused(error: psycopg.Error) -> TaskFailed | TaskRefused:
