@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
+import orjson
 import psycopg
 import typer
 
@@ -133,10 +134,11 @@ def _shown(row: Any, base: str | None, *, as_json: bool) -> str:
     node = {
         "path": row.path,
         "type": row.type,
-        "properties": json.loads(row.properties),
-        "binaries": json.loads(row.binaries),
+        # As it is, but in one line: parsed, long numbers would come out as others.
+        "properties": orjson.Fragment(row.properties.replace("\r", " ").replace("\n", " ")),
+        "binaries": orjson.Fragment(row.binaries),
         "offset": row.offset,
         "package_id": row.package_id or None,
         "snapshot": came_with,
     }
-    return json.dumps(node, ensure_ascii=False)
+    return orjson.dumps(node).decode()
