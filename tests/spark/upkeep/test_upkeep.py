@@ -181,11 +181,12 @@ def test_statuses_go_but_for_those_of_packages_not_imported(
         status(2, 0, "REMOVED_FAILED"),
         status(3, DAY),
         status(3, 9 * DAY, "REMOVED"),
+        status(5, 0, "LEFT_OUT"),
     ]
     for row in [*said, status(2, DAY), status(4, 9 * DAY)]:
         append(location, tables.STATUSES, [row])
     there = archived(spark, location, tables.STATUSES)
-    assert expiry.expired_statuses(there, date(2026, 1, 5)).count() == 1
+    assert expiry.expired_statuses(there, date(2026, 1, 5)).count() == 2
 
     files = []
     for _ in range(2):

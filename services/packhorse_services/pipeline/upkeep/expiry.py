@@ -7,6 +7,7 @@ from datetime import date
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from packhorse.bookkeeping.positions import LEFT_OUT
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.wire.messages import Status
 from packhorse_services.pipeline.history.bases import began, known_agents, serves
@@ -171,13 +172,16 @@ def needed(packages: DataFrame, covered: DataFrame) -> Needed | None:
 
 
 def expired_statuses(statuses: DataFrame, before: date) -> DataFrame:
-    """Return the rows of `schemas.STATUSES` that may go: of days before `before`, and IMPORTED.
+    """Return the rows of `schemas.STATUSES` that may go: old ones that say IMPORTED or LEFT_OUT.
+
+    Old are those of days before `before`.
 
     What says which packages are absent stays: each status of a package that its subscriber has
-    ever not imported. Without them nobody knows what its content lacks (R8). They are few.
+    ever not imported though it was for it. Without them nobody knows what its content lacks (R8).
+    They are few.
     """
     package = ["subscriber", "publisher_agent", "package_offset", "package_journal_id"]
-    imported = f.col("status") == Status.IMPORTED.value
-    absent = statuses.where(~imported).select(*package).distinct()
-    old = statuses.where(imported & (f.col("day") < f.lit(before)))
+    complete = f.col("status").isin(Status.IMPORTED.value, LEFT_OUT)
+    absent = statuses.where(~complete).select(*package).distinct()
+    old = statuses.where(complete & (f.col("day") < f.lit(before)))
     return old.join(absent, package, "left_anti")
