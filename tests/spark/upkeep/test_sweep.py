@@ -117,6 +117,7 @@ def test_r22_a_mark_goes_on_from_what_the_last_one_has_remembered(
     yard.mark(SparkReport(spark, location, "mark-1-aa"))
     marks = Path(location.base, "marks")
     shutil.copytree(marks / "mark-1-aa", marks / "mark-0-aa")
+    (marks / "mark-0-aa" / "rounds" / "mark-ab" / "references").mkdir(parents=True)
     for name in binaries:
         body = yard.folder / package_key(name)
         before = body.stat()
@@ -132,6 +133,7 @@ def test_r22_a_mark_goes_on_from_what_the_last_one_has_remembered(
     kept = sorted(one.parent.name for one in marks.glob("*/remembered-1"))
     assert kept == ["mark-1-aa", "mark-2-aa"]
     assert not [*marks.glob("*/rounds/*")]
+    assert [one.name for one in (marks / "mark-0-aa").iterdir()] == ["summary"]
 
 
 @contextmanager

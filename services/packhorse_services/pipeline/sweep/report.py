@@ -80,6 +80,17 @@ def _lists(summary: MarkSummary) -> dict[str, list[str]]:
     return {name: list(getattr(summary, name)) for name in ("subscribers", "unreadable_keys")}
 
 
+def summary_of(stored: dict[str, Any]) -> MarkSummary:
+    """Return the mark of which `as_json` has given this."""
+    counts = {
+        name: Totals(*(BlobTotal(**stored[name][kind]) for kind in ("binaries", "packages")))
+        for name in ("listed", "unused", "swept")
+    }
+    names = ("subscribers", "unreadable_keys")
+    lists = {name: tuple(stored.get(name, ())) for name in names}  # older marks lack the second
+    return MarkSummary(**{**stored, **lists, "state": MarkState(stored["state"]), **counts})
+
+
 List = Callable[[Sequence[str]], Iterator[StoredBlob]]
 """Lists the blobs of a group of shards. Runs on executors."""
 
@@ -124,7 +135,7 @@ class MarkReport(Protocol):
         ...
 
     def remember(self, round_name: str, before_ms: int) -> None:
-        """Keep what the blobs that were read refer to, for later marks; what older ones kept goes.
+        """Keep what the blobs that were read refer to, for later marks; that of older ones goes.
 
         Only of those that were last written or renewed before a time: what is written anew in the
         moment in which it is read would look as it was.

@@ -39,10 +39,10 @@ from packhorse_services.pipeline.sweep.on_executors import making, reading, remo
 from packhorse_services.pipeline.sweep.report import (
     BlobTotal,
     List,
-    MarkState,
     MarkSummary,
     Remove,
     Totals,
+    summary_of,
 )
 from packhorse_services.pipeline.sweep.work import BlobScan, Scan
 
@@ -53,6 +53,9 @@ _SUMMARY = pa.schema(
 _BATCH_BLOBS = 100_000
 _MAX_BATCHES = 64
 _EXAMPLES = 20
+_STAYS = ("removals", "summary")
+"""What of a mark is kept for good."""
+_SWEPT_WITHIN_MS = 24 * 3600 * 1000
 _REMEMBERED = "remembered-1"
 """What blobs refer to as this build reads them; one that finds more of it gives it another name."""
 
@@ -69,7 +72,7 @@ def last_summary(location: Location, mark_id: str) -> MarkSummary | None:
             return None
         newest = f'SELECT summary FROM {queries.RELATION} ORDER BY "at" DESC LIMIT 1'  # noqa: S608
         found = list(queries.rows(held, newest))
-    return _summary(json.loads(found[0]["summary"])) if found else None
+    return summary_of(json.loads(found[0]["summary"])) if found else None
 
 
 class SparkReport:
@@ -140,7 +143,7 @@ class SparkReport:
             found.write.mode("append").parquet(self._path(self._references(round_name)))
 
     def remember(self, round_name: str, before_ms: int) -> None:
-        """Write what was read beside the report, and delete that of marks before the last one.
+        """Write what was read beside the report, and delete what nobody needs of older marks.
 
         All of a blob is in one file, so whoever reads while files are deleted misses whole blobs.
         """
@@ -149,8 +152,20 @@ class SparkReport:
                 self._tasks, *HOLDER
             )
             known.write.mode("overwrite").parquet(self._path(_REMEMBERED))
-            for mark_id in self._remembering()[:-2]:
-                self._forget(_REMEMBERED, mark_id)
+            first_kept, *_ = self._remembering()[-2:]
+            old = f"mark-{before_ms - _SWEPT_WITHIN_MS}"
+            for mark_id in self._marks():
+                if mark_id < first_kept:
+                    self._tidy(mark_id, old=mark_id < old)
+
+    def _tidy(self, mark_id: str, *, old: bool) -> None:
+        """Delete what a mark has remembered, and of an old one all but what stays."""
+        path, files = self._hadoop("", mark_id)
+        # Sorted, rounds go last: a run that may still read one has no list of blobs then, and
+        # fails, where half a round would say that nobody refers to the rest.
+        for name in sorted(str(one.getPath().getName()) for one in files.listStatus(path)):
+            if name == _REMEMBERED or (old and name not in _STAYS):
+                self._forget(name, mark_id)
 
     def body_not_read(self, round_name: str) -> str | None:
         """Compare what the log has with what was read."""
@@ -224,9 +239,15 @@ class SparkReport:
 
     def _remembering(self) -> list[str]:
         """Return the ids of the marks that have remembered anything, the newest last."""
+        _, files = self._hadoop("")
+        said = f"{_REMEMBERED}/_SUCCESS"
+        return [one for one in self._marks() if files.exists(self._hadoop(said, one)[0])]
+
+    def _marks(self) -> list[str]:
+        """Return the ids of all marks, the newest last."""
         own, files = self._hadoop("")
-        ids = sorted(str(one.getPath().getName()) for one in files.listStatus(own.getParent()))
-        return [one for one in ids if files.exists(self._hadoop(f"{_REMEMBERED}/_SUCCESS", one)[0])]
+        ids = (str(one.getPath().getName()) for one in files.listStatus(own.getParent()))
+        return sorted(one for one in ids if one.startswith("mark-"))
 
     def _references(self, round_name: str) -> str:
         return f"{self._round(round_name)}/references"
@@ -275,13 +296,3 @@ class SparkReport:
 def _totals(frame: DataFrame) -> Totals:
     found = {row["kind"]: BlobTotal(row["count"], row["bytes"]) for row in frame.collect()}
     return Totals(found.get("binaries", BlobTotal()), found.get("packages", BlobTotal()))
-
-
-def _summary(stored: dict[str, Any]) -> MarkSummary:
-    counts = {
-        name: Totals(*(BlobTotal(**stored[name][kind]) for kind in ("binaries", "packages")))
-        for name in ("listed", "unused", "swept")
-    }
-    names = ("subscribers", "unreadable_keys")
-    lists = {name: tuple(stored.get(name, ())) for name in names}  # older marks lack the second
-    return MarkSummary(**{**stored, **lists, "state": MarkState(stored["state"]), **counts})
