@@ -110,6 +110,19 @@ def test_what_did_not_count_has_not_replaced_the_tree(site: Site) -> None:
     assert set(site.content_of(made.snapshot)) == {"/b", "/c"}
 
 
+def test_a_fold_begins_at_a_replacement_that_all_subscriptions_are_past(site: Site) -> None:
+    site.history.next_offset = 5  # what came before is unknown
+    for path in ("/a", "/b"):
+        site.history.add(page(path, 1), deep=["/"])
+    site.archive()
+    point = target(site.location, TOPICS.package)
+    headers = PackageHeaders(site.location, point.journal_id, point.version)
+    after = [
+        beginning(site.blobs, point, BaseRules(below=below), headers).after for below in (None, 5)
+    ]
+    assert after == [5, 4]
+
+
 def test_what_expires_meanwhile_is_still_read(site: Site) -> None:
     for path in ("/a", "/b"):
         site.history.add(page(path, 1))

@@ -11,7 +11,7 @@ from packhorse.blobs.api import BlobStore
 from packhorse.content.node import ROOT
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.snapshots.store import all_of
-from packhorse.wire.actions import touched
+from packhorse.wire.actions import exports
 from packhorse.wire.package_codec import decode_entry
 from packhorse.wire.record import Undecodable
 from packhorse_services.pipeline.errors import TaskRefused
@@ -55,7 +55,7 @@ class BaseRules:
     One for everybody or for `subscriber`, that lacks the packages of `left_out` and no others, and
     is not above `below`. With `start` it is this one, or lacks just what this one lacks. It need
     not have the agents of `added`, whose packages then count from where each subscription began.
-    One for everybody lacks the packages that name `subscriber`, so it may not be above them.
+    Above `start` a package that names one of `subscriber` and whom the base is for names both.
     """
 
     subscriber: str = ""
@@ -63,6 +63,10 @@ class BaseRules:
     below: int | None = None
     start: Start | None = None
     added: Mapping[str, AddedSubscription] = field(default_factory=dict)
+
+    def last(self, target: HistoryTarget) -> int:
+        """Return the highest offset that a fold to `target` may begin with."""
+        return target.offset if self.below is None else min(self.below, target.offset)
 
 
 def beginning(
@@ -109,21 +113,30 @@ def _base(
         return None
     of_agents = {agent: offset for agent, offset in firsts.items() if agent is not None}
     begun = began(of_agents, snapshots, target.journal_id)
-    last = target.offset if rules.below is None else min(rules.below, target.offset)
+    last = rules.last(target)
     start, added = rules.start, rules.added
-    named = headers.named_for(rules.subscriber) if rules.subscriber else ()
     for base in snapshots:
         if (
             base.journal_id == target.journal_id
             and unknown <= base.offset <= last
             and serves(base, _of_base(base, target, added), begun)
-            and (base.subscriber or all(base.offset < offset for offset in named))
+            and _names_alike(base, headers, rules)
             and leaves_out(base, rules.subscriber, _absent(base, rules.left_out, added), start)
             and suits_added(base, added, begun, unknown=unknown, start=start)
             and headers.has(base)
         ):
             return base
     return None
+
+
+def _names_alike(base: ContentSnapshot, headers: PackageHeaders, rules: BaseRules) -> bool:
+    """Return whether a base has of the packages that name subscribers those that are wanted.
+
+    Up to the offset of `rules.start` that one's count, whomever they name.
+    """
+    after = -1 if rules.start is None else rules.start.offset
+    unlike = {*headers.named_for(base.subscriber)} ^ {*headers.named_for(rules.subscriber)}
+    return not any(after < offset <= base.offset for offset in unlike)
 
 
 def _of_base(
@@ -174,15 +187,16 @@ def _holes(
 def _last_replacement(
     location: Location, target: HistoryTarget, unknown: int, rules: BaseRules
 ) -> int | None:
-    """Return the offset of the last package that replaced or removed the whole tree, if any.
+    """Return the offset of the last package by the rules that replaced the whole tree, if any.
 
     One that is left out has replaced nothing, nor has one that repeats a producer's number (R27).
     """
-    spans = dict.fromkeys(target.agents, (-1, target.offset))
+    last = rules.last(target)
+    spans = dict.fromkeys(target.agents, (-1, last))
     absent = numbers_of(location, target.version, target.journal_id, spans).repeats
     absent = absent.union(rules.left_out)
     files = package_files(location, target.version)
-    found = headers_between(location, files, target.journal_id, unknown + 1, target.offset)
+    found = headers_between(location, files, target.journal_id, unknown + 1, last)
     replacing = (
         offset
         for offset, headers in found
@@ -200,4 +214,5 @@ def replaces_all(headers: dict[str, bytes]) -> bool:
         entry = decode_entry(headers)
     except Undecodable:
         return False
-    return ROOT in touched(entry)[1] and not (entry.range_from or entry.range_to)
+    whole = exports(entry.action) and ROOT in entry.deep_paths
+    return whole and not (entry.range_from or entry.range_to)

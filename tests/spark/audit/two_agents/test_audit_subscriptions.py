@@ -3,6 +3,7 @@
 import pytest
 
 from packhorse_services.pipeline.snapshot.task import SnapshotRequest
+from tests.harness.feed import page
 from tests.harness.history import statuses
 from tests.spark.audit.two_agents.site import Site, reported
 
@@ -78,6 +79,23 @@ def test_r8_who_joined_by_a_snapshot_is_held_to_what_that_left_out(
     assert reported(audited["whole"]) == set()
     assert any(made.id in note for note in audited["whole"].notes)
     assert reported(audited["damaged"]) == {("missing", "/p0", 2), ("missing", "/p3", 3)}
+
+
+def test_r35_who_joined_by_another_ones_snapshot_is_not_held_to_what_names_that_one_later(
+    site: Site,
+) -> None:
+    for number in range(3):
+        site.write("main", f"/p{number}")
+    site.imported([0, 2], {"main": (5, 2)})
+    statuses(site.location, ("golden", 1, "REMOVED"))
+    site.snapshot(SnapshotRequest(2, subscriber="golden"))
+    for name in ("golden", "staged"):
+        site.history.add(page(f"/{name}", 1), to=[name])
+    site.write("main", "/p5")
+    site.imported([4, 5], {})
+    site.snapshot(SnapshotRequest(5, subscriber="golden"))
+    site.keep("staged")
+    assert reported(site.audit_kept("staged")["staged"]) == set()
 
 
 @pytest.mark.depth
