@@ -46,9 +46,9 @@ def subtree_at(
 ) -> Iterator[ContentAt]:
     """Lend the subtree as it was.
 
-    A partition is of bounded size, so that one may be brought to the driver after the other. Only
-    packages about the subtree are unpacked. Raises `InvalidPath`, `TaskRefused` when the archive
-    does not hold it, and what `translated` raises.
+    A partition has about `PARTITION_CHARACTERS` on average, so that one may be brought to the
+    driver after the other. Only packages about the subtree are unpacked. Raises `InvalidPath`,
+    `TaskRefused` when the archive does not hold it, and what `translated` raises.
     """
     path = check_path(point.path)
     with translated("at"):

@@ -41,9 +41,11 @@ from packhorse_services.pipeline.history.target import HistoryTarget
 from packhorse_services.pipeline.storage.location import Location
 
 PARTITION_CHARACTERS = 32 * 1024**2
-"""What a partition holds about: whoever takes one whole into memory needs no more than that."""
+"""What a partition holds on average; each has about as many nodes, so one of long texts is larger.
+"""
 
 _MOST_PARTITIONS = 5_000
+"""Content of more than that many times the above has larger ones."""
 
 
 def partitions_for(characters: int, each: int = PARTITION_CHARACTERS) -> int:
