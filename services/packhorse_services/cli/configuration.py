@@ -1,26 +1,19 @@
 """`packhorse config check`: what commands would use, and whether it works."""
 
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from urllib.parse import unquote
 
 import psycopg
 
 from packhorse.db.connect import connect
 from packhorse.runtime.setting_names import unknown_settings
+from packhorse.runtime.url_secrets import without_secrets
 from packhorse_services.cli.client import output
 from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.failures import CommandFailed, Exit
 
-# As SQLAlchemy reads a database's URL: a password ends with "@", and "/" and "?" are part of it.
-_PASSWORD = re.compile(r"(\bpostgres(?:ql)?(?:\+\w+)?://[^:/]*:)[^@]*@(?:[^@/?]*@)*")
-_PASSWORD_ELSEWHERE = re.compile(r"(://[^:/?#]*:)[^/?#]*@")
-_OPTION = re.compile(r'(?<=[?&])([^=&\s]+)=[^&\s"]*')
-_SECRET = re.compile(r"password|secret|key|token")
 _SECRET_SETTINGS = ("_TOKEN", "_KEY", "_SECRET", "_PASSWORD")
-_NAMES_OF_FILES = (".file", "_file", ".location", "sslkey", ".keytab")
 _SHOWN = 4
 _DATABASES = ("PACKHORSE_DATABASE_URL", "PACKHORSE_JOURNAL_URL")
 _OPEN = """
@@ -88,24 +81,6 @@ def _is_open_to_all(connection: psycopg.Connection) -> bool:
     """
     row = connection.execute(_OPEN).fetchone()
     return row is not None and bool(row[0])
-
-
-def without_secrets(value: str) -> str:
-    """Return a setting with "***" in place of the passwords and keys that its URLs hold.
-
-    Those are what follows a user's name, and options of the query that are named after a secret;
-    not the name of the file that holds one.
-    """
-    for password in (_PASSWORD, _PASSWORD_ELSEWHERE):
-        value = password.sub(r"\1***@", value)
-    return _OPTION.sub(_shown_option, value)
-
-
-def _shown_option(option: re.Match[str]) -> str:
-    name = unquote(option[1]).lower()
-    if not _SECRET.search(name) or name.endswith(_NAMES_OF_FILES):
-        return option[0]
-    return f"{option[1]}=***"
 
 
 def masked(secret: str) -> str:

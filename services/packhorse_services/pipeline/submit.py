@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import typer
 from pydantic import SecretStr
 
+from packhorse.runtime import leash
 from packhorse.runtime.configuration import loaded
+from packhorse.runtime.url_secrets import without_secrets
 from packhorse_services.pipeline.engine import kubernetes
 from packhorse_services.pipeline.engine.exit_codes import FAILED
 from packhorse_services.pipeline.engine.jars import java, require_jars, spark_home
@@ -21,7 +22,6 @@ from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.settings import Settings
 
 _PROGRAM = Path(__file__).parent / "submitted" / "program.py"
-_SECRET_WORDS = re.compile(r"password|secret", re.IGNORECASE)
 
 
 class DeployMode(StrEnum):
@@ -122,8 +122,7 @@ def in_cluster(
 
 def _is_secret(field: str, value: str) -> bool:
     of_type = str(Settings.model_fields[field].annotation)
-    said = urlsplit(value)
-    return SecretStr.__name__ in of_type or bool(said.password or _SECRET_WORDS.search(said.query))
+    return SecretStr.__name__ in of_type or without_secrets(value) != value
 
 
 def _watched(command: Sequence[str]) -> int:
@@ -133,7 +132,10 @@ def _watched(command: Sequence[str]) -> int:
     """
     code = FAILED
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [*leash.on_leash(), *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     ) as it:
         for line in it.stdout or ():
             sys.stderr.write(line)

@@ -1,6 +1,10 @@
 """What `submit` asks Spark for on Kubernetes, and what the image's pods start; nothing is run."""
 
+import os
 import re
+import select
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,7 +15,12 @@ from packhorse_services.pipeline import pod
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.program import program
 from packhorse_services.pipeline.settings import Settings
-from packhorse_services.pipeline.submit import in_cluster, submission, with_driver_here
+from packhorse_services.pipeline.submit import (
+    _watched,
+    in_cluster,
+    submission,
+    with_driver_here,
+)
 
 MASTER = "k8s://http://127.0.0.1:9"
 IMAGE = "spark.kubernetes.container.image"
@@ -81,6 +90,9 @@ def test_a_driver_in_the_cluster_gets_the_settings_of_the_command() -> None:
     [
         ("PACKHORSE_JOURNAL_URL", "postgresql://packhorse:hidden@db/journal"),
         ("PACKHORSE_JOURNAL_URL", "kafka://kafka:9093?sasl.username=a&sasl.password=hidden"),
+        ("PACKHORSE_JOURNAL_URL", "kafka://kafka:9093?sasl%2E%70assword=hidden"),
+        ("PACKHORSE_JOURNAL_URL", "kafka://kafka:9093?ssl.key.pem=hidden"),
+        ("PACKHORSE_JOURNAL_URL", "kafka://kafka:9093?sasl.oauthbearer.token=hidden"),
         ("PACKHORSE_DATABASE_URL", "postgresql://db/author"),
         ("PACKHORSE_SUBSCRIBER_DATABASES", '{"sub1": "postgresql://db/sub1"}'),
         ("PACKHORSE_PUBLISHER_TOKEN", "hidden"),
@@ -123,6 +135,20 @@ def test_the_command_ends_as_the_driver_s_container_did(
     assert ended.value.code == code
     given = capfd.readouterr().err.splitlines()[0]
     assert given.endswith("--deploy-mode cluster local:///opt/packhorse/program.py mark --json")
+
+
+def test_spark_submit_ends_with_the_command(tmp_path: Path) -> None:
+    submits = tmp_path / "spark-submit"
+    submits.write_text("#!/bin/sh\necho $$\nexec sleep 60\n")
+    submits.chmod(0o755)
+    code = f"from {_watched.__module__} import _watched; _watched([{str(submits)!r}])"
+    with subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE) as command:
+        assert command.stderr is not None
+        watched = os.pidfd_open(int(command.stderr.readline()))
+        command.send_signal(signal.SIGTERM)
+    ended, *_ = select.select([watched], [], [], 30)
+    os.close(watched)
+    assert ended
 
 
 def test_a_driver_s_pod_submits_to_itself_with_the_image_s_jars() -> None:
