@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, count, lit
 
@@ -54,6 +55,13 @@ def test_workers_use_the_pyspark_that_is_installed(spark: SparkSession) -> None:
     found = [row["file"] for row in spark.range(1).mapInArrow(told, "file string").collect()]
     assert ".zip/" not in found[0]
     assert not [place for place in found if "pyspark.zip" in place or "spark-core" in place]
+
+
+def test_what_is_configured_is_not_on_the_command_line_of_the_jvm(spark: SparkSession) -> None:
+    process = SparkContext._gateway.proc  # type: ignore[union-attr]
+    line = Path(f"/proc/{process.pid}/cmdline").read_text()
+    assert "-XX:TieredStopAtLevel=1" in line
+    assert str(spark.conf.get("spark.sql.warehouse.dir")).removeprefix("file:") not in line
 
 
 SESSIONS = """

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -225,10 +226,36 @@ def _build(conf: Mapping[str, str], submitted: Mapping[str, Any], name: str) -> 
     for key, value in conf.items():
         if key not in submitted:
             builder = builder.config(key, value)
+    if SparkContext._gateway is None:
+        _start_jvm(conf)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     _look_up_once(SparkContext._jvm)
     return session
+
+
+def _start_jvm(conf: Mapping[str, str]) -> None:
+    """Start the JVM with `conf` from a file: everybody may read a command line, also its secrets.
+
+    PySpark would write it all there.
+    """
+    name = "PYSPARK_SUBMIT_ARGS"
+    before = os.environ.get(name)
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:  # nobody else may read it
+        file.writelines(f"{key}={_of_properties(value)}\n" for key, value in conf.items())
+        file.flush()
+        options = ["--load-spark-defaults", "--properties-file", file.name]
+        os.environ[name] = f"{shlex.join(options)} {before or 'pyspark-shell'}"
+        try:
+            SparkContext._ensure_initialized()
+        finally:
+            os.environ.pop(name)
+            if before is not None:
+                os.environ[name] = before
+
+
+def _of_properties(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
 
 
 def _look_up_once(jvm: Any) -> None:
