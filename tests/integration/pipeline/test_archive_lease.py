@@ -4,11 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+import psycopg
 import pytest
 from pydantic import SecretStr
 
 from packhorse_services.pipeline.archive import command, lease
-from packhorse_services.pipeline.archive.lease import only_run
+from packhorse_services.pipeline.archive.lease import ArchiveLease, only_run
 from packhorse_services.pipeline.archive.task import Choices
 from packhorse_services.pipeline.engine import session
 from packhorse_services.pipeline.errors import JarsMissing, Overtaken, TaskRefused
@@ -78,6 +79,16 @@ def test_who_has_lost_it_takes_it_anew_unless_another_run_has_it(database_url: s
 def refused(url: str) -> None:
     with pytest.raises(Overtaken), only_run(url, "/t"):
         pass
+
+
+def test_postgres_soon_notices_that_the_machine_of_the_holder_is_gone(database_url: str) -> None:
+    session = psycopg.connect(database_url, autocommit=True)
+    lease = ArchiveLease(lambda: session, "/t")
+    lease.take()
+    names = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count")
+    found = [session.execute("SELECT current_setting(%s)", (name,)).fetchone() for name in names]
+    lease.release()
+    assert found == [("10",), ("5",), ("3",)]
 
 
 def test_without_a_database_nobody_is_asked() -> None:

@@ -25,7 +25,9 @@ from packhorse_services.pipeline.errors import Overtaken
 _LOCK = "SELECT pg_try_advisory_lock(hashtextextended('packhorse archive ' || %s, 0))"
 _IDLE = "5min"
 """A holder that is paused for longer loses its session, and with it the lease."""
-_PATIENCE_S = 10.0
+_KEEPALIVES = {"idle": "10", "interval": "5", "count": "3"}
+"""Postgres asks the holder's machine so, and notices within 25 s that it is gone."""
+_PATIENCE_S = 40.0
 """A run that has just died holds the lock until Postgres has noticed."""
 _LOOK_S = 0.5
 _RENEW_S = 10.0
@@ -44,7 +46,9 @@ class ArchiveLease:
     def take(self) -> None:
         """Take it. Raises `Overtaken` when another run keeps it, and `psycopg.Error`."""
         self._session = self._open()
-        self._session.execute("SELECT set_config('idle_session_timeout', %s, false)", (_IDLE,))
+        chosen = {f"tcp_keepalives_{name}": value for name, value in _KEEPALIVES.items()}
+        for setting in {"idle_session_timeout": _IDLE, **chosen}.items():
+            self._session.execute("SELECT set_config(%s, %s, false)", setting)
         until = time.monotonic() + _PATIENCE_S
         while self._session.execute(_LOCK, (self._place,)).fetchone() != (True,):
             if time.monotonic() > until:
