@@ -96,9 +96,9 @@ class Archive:
         Where records leave the journal while they are read, planning anew tells which they are:
         it raises `HistoryGap` for those that matter, and passes announcements over.
         """
-        failures, new = 0, self.choices.new_checkpoint
+        failures, first = 0, True
         while not self.stop.is_set():
-            found = self._plan(new_checkpoint=new)
+            found = self._plan(first=first)
             done = self.progress.done
             try:
                 with translated("archive"):
@@ -111,12 +111,13 @@ class Archive:
                     raise
                 told = {"why": str(error)}
                 logger.warning("archive restarting from the last committed offset", extra=told)
-            new = False
+            first = False
 
-    def _plan(self, *, new_checkpoint: bool) -> QueryPlan:
+    def _plan(self, *, first: bool) -> QueryPlan:
         """Hold checkpoint, tables and journal together, and begin a new checkpoint where needed."""
         location, origin = self.location, self.origin
-        there = None if new_checkpoint else checkpoint.newest(location)
+        anew = first and self.choices.new_checkpoint
+        there = None if anew else checkpoint.newest(location)
         reached = None if there is None else reached_by(there)
         # Before its records are looked at: who commits between the two refuses this run's batch.
         begun = last_version(location, tables.BRONZE) or 0
@@ -131,7 +132,7 @@ class Archive:
             at.holes(extent, expected),
             expected,
             origin.topics.discovery,
-            accept=self.choices.accept_gap,
+            accept=first and self.choices.accept_gap,  # a later gap is another one
         )
         start.record(location, missing, identities)
         if there is None or reached is None or at.holes(extent, reached):
