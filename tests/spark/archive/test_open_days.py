@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from deltalake.exceptions import CommitFailedError
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from packhorse_services.pipeline.archive.task import Choices
@@ -38,6 +39,8 @@ def test_a_continuous_archive_leaves_few_files_of_an_open_day_also_when_a_merge_
         if table in failed:
             return merged(days, table, day)
         failed.append(table)
+        if len(failed) > 1:
+            raise Py4JError("a call of the JVM failed")
         raise CommitFailedError("another writer came first")
 
     def more(point: str) -> None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -178,7 +179,7 @@ class OpenDays:
         for (table, day), count in new.items():
             try:
                 self._add(table, day, count)
-            except (DeltaError, TablesUnusable, PySparkException, OSError) as error:
+            except (DeltaError, TablesUnusable, PySparkException, Py4JError, OSError) as error:
                 self._counts.pop((table, day), None)  # it is counted anew
                 told = {"table": table, "day": str(day), "why": str(error)[:300]}
                 logger.warning("small files of the open day were not merged", extra=told)
