@@ -1,6 +1,7 @@
 """Plots as SVG that stands in an HTML document and refers to nothing outside it."""
 
 import io
+import math
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -70,10 +71,14 @@ def _latencies(rows: Sequence[Row]) -> Iterator[Points]:
 
 def _values(name: str, scale: float = 1) -> Callable[[Sequence[Row]], Iterator[Points]]:
     def points(rows: Sequence[Row]) -> Iterator[Points]:
+        following: datetime | None = None
         for row in rows:
             if row[name] is not None:
+                if following is not None and row["hour"] > following:
+                    yield following, math.nan, math.nan, math.nan  # nothing is known: no line
                 value = row[name] * scale
                 yield row["hour"], value, value, value
+                following = row["hour"] + 2 * _HALF
 
     return points
 
@@ -81,7 +86,7 @@ def _values(name: str, scale: float = 1) -> Callable[[Sequence[Row]], Iterator[P
 def _by_subscriber(hours: Sequence[Row]) -> Mapping[str, list[Row]]:
     found: dict[str, list[Row]] = {}
     for row in hours:
-        found.setdefault(_shown(row["subscriber"]), []).append(row)
+        found.setdefault(row["subscriber"], []).append(row)
     return found
 
 
@@ -132,7 +137,7 @@ def _draw(axes: Any, line: Line, names: Sequence[str], number: int) -> None:
     times = [hour + _HALF for hour, *_ in line]
     low, middle, high = ([point[place] for point in line] for place in (1, 2, 3))
     style = {"marker": _MARKS[number % len(_MARKS)], "color": f"C{number}"}
-    label = ", ".join(names[:_TOGETHER]) + more
+    label = ", ".join(map(_shown, names[:_TOGETHER])) + more
     axes.plot(times, middle, **style, markersize=5, clip_on=False, label=label)
     if len(line) == 1:
         axes.vlines(times, low, high, alpha=0.35, color=style["color"])
