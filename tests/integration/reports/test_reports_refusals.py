@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from packhorse.runtime.cursors import write_cursor
 from packhorse_services.pipeline.reports.query import write_key
 from packhorse_services.pipeline.storage.location import Location
 from tests.harness.measures import NOON, Reports, measure
@@ -69,6 +70,7 @@ def test_a_query_that_can_t_be_answered_is_422(
         write_key([2**62, "sub1", "main"]),
         write_key([True, "sub1", "main"]),
         write_key([NOON, "a\x00", "main"]),
+        write_cursor(r'[1,"\ud800","main"]'),
         "W" * 10_000,
     ],
 )
@@ -82,6 +84,7 @@ def test_a_cursor_is_a_value_and_never_sql(reports: Reports) -> None:
     cursor = write_key([NOON, "' OR true) --", ""])
     assert len(reports.rows("delivery", cursor=cursor)) == 1  # behind it by name, and only so
     assert reports.rows("delivery", cursor=write_key([NOON, "sub1", "main"])) == []
+    assert reports.rows("delivery", cursor=write_key([NOON, "t\u200b\n", "main"])) == []
 
 
 def test_publishing_has_no_subscribers(reports: Reports) -> None:

@@ -1,6 +1,7 @@
 """Queries of reports: which rows, in which order, from where on."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -69,6 +70,8 @@ def _behind(key: Sequence[str], values: Sequence[Value]) -> str:
 
 _NUMBERS = frozenset({"hour", "rank"})
 _BOUND = 2**40
+_NO_TEXT = re.compile("[\\0\\ud800-\\udfff]")
+"""What no text of a table holds: what the reader of the tables can't be asked for."""
 
 
 def write_key(values: Sequence[Value]) -> str:
@@ -98,4 +101,4 @@ def _is_key(report: ReportKind, found: Any) -> bool:
 def _fits(column: str, value: Any) -> bool:
     if column in _NUMBERS:
         return type(value) is int and 0 <= value < _BOUND
-    return isinstance(value, str) and value.isprintable()
+    return isinstance(value, str) and not _NO_TEXT.search(value)
