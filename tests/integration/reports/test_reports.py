@@ -232,7 +232,9 @@ def test_a_table_of_another_version_is_named(reports: Reports, location: Locatio
     write_deltalake(location.delta_uri("measures/delivery"), pa.table({"subscriber": ["a"]}))
     answer = reports.get("/reports/delivery")
     assert answer.status_code == 503
-    assert "measures/delivery lacks the column day" in answer.json()["detail"]
+    detail = answer.json()["detail"]
+    assert "measures/delivery lacks the column day" in detail
+    assert "remove the folder measures, and run packhorse-pipeline measures --all" in detail
     assert reports.get("/reports/failures").status_code == 200
 
 

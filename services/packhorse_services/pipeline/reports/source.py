@@ -73,8 +73,8 @@ class ReportTables:
             tag = f"{table.metadata().id}-{table.version()}"
         if missing := [column for column in columns if column not in found]:
             raise SchemaChanged(
-                f"table {name} lacks the column {missing[0]}; run packhorse-pipeline measures of "
-                "this version"
+                f"table {name} lacks the column {missing[0]}, another build has written it; remove "
+                "the folder measures, and run packhorse-pipeline measures --all"
             )
         return TableVersion(tag, table)
 

@@ -50,7 +50,9 @@ def compare(actual: t.StructType, schema: t.StructType, table: str) -> None:
     found = {field.name: field.dataType for field in actual.fields}
     for field in schema.fields:
         if field.name not in found:
-            raise SchemaChanged(f"table {table} lacks the column {field.name}; upgrade this build")
+            raise SchemaChanged(
+                f"table {table} lacks the column {field.name}; another build has written it"
+            )
         if found[field.name].simpleString() != field.dataType.simpleString():
             raise SchemaChanged(
                 f"column {field.name} of {table} is {found[field.name].simpleString()}, not "
