@@ -26,7 +26,9 @@ class DeliveryRow(BaseModel):
     failures: int
     removed: int
     skipped: int
-    backlog_end: int = Field(description="Packages that waited when the hour ended")
+    backlog_end: int = Field(
+        description="Packages that waited when the hour ended; 0 without an announcement"
+    )
     blocked_ms: int = Field(description="How long a package that fails held up the others")
     editable: bool
 
@@ -56,7 +58,7 @@ class SlowestRow(BaseModel):
 
 
 class PublishingRow(BaseModel):
-    """What one publisher agent accepted within an hour."""
+    """What the journal took of one publisher agent within an hour, by the journal's time."""
 
     hour: datetime
     publisher_agent: str

@@ -198,8 +198,8 @@ _HOUR = [
 def _latency(of: str) -> list[t.StructField]:
     meanings = {
         "p50": f"Median of the latency, {of}; exact; null without any",
-        "p95": "What 95 % of the latencies did not exceed; null without any",
-        "p99": "What 99 % of the latencies did not exceed; null without any",
+        "p95": "95th percentile of the latency, interpolated; null without any",
+        "p99": "99th percentile of the latency, interpolated; null without any",
         "max": "Longest latency; null without any",
     }
     return [
@@ -227,7 +227,8 @@ DELIVERY = t.StructType(
         ),
         c.long(
             "backlog_end",
-            "Packages not imported at the end of the hour, or when it last announced itself in it",
+            "Packages not imported at the end of the hour, or when it last announced itself in it;"
+            " 0 when it did not",
             "packages",
         ),
         c.long("blocked_ms", "How long a package that fails held up the others", c.MS),
