@@ -37,6 +37,7 @@ def stack_on(folder, *options):
     pathlib.Path(folder, "data").touch()
     yield signal.raise_signal(signal.{name})
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as where no nohup ignores it
 command.stack_on = stack_on
 command.demo(None, 1, None, stay=False)
 """

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -81,6 +82,21 @@ def test_what_dies_is_run_again_and_reported(stage: Stage) -> None:
     assert not supervisor.is_renewing()
     assert supervisor.pids()["one"] != before
     assert stage.reported == ["one was ended by signal 9; again in 0.0 s"]
+
+
+def test_what_can_not_be_run_again_now_is_tried_again(stage: Stage) -> None:
+    supervisor = stage.supervisor(_program("one"))
+    supervisor.start(lambda: False, timeout=300)
+    before = supervisor.pids()["one"]
+    os.kill(before, signal.SIGKILL)
+    eventually(lambda: not supervisor.tend() and supervisor.is_renewing())
+    full = patch.object(ChildProcess, "spawn", side_effect=BlockingIOError("no more processes"))
+    with full, pytest.raises(BlockingIOError):
+        eventually(supervisor.tend)
+    assert supervisor.is_renewing()
+    eventually(supervisor.tend)
+    assert supervisor.pids()["one"] != before
+    assert len(stage.reported) == 1
 
 
 def test_a_start_that_fails_shows_the_last_lines(stage: Stage) -> None:

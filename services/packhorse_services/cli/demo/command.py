@@ -179,7 +179,8 @@ def demo(content: Path | None, subscribers: int, data: Path | None, *, stay: boo
 
 
 def _end(number: int, _frame: FrameType | None) -> NoReturn:
-    signal.signal(number, signal.SIG_IGN)  # what is being removed is removed to the end
+    for one in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(one, signal.SIG_IGN)  # what is being removed is removed to the end
     sys.exit(128 + number)
 
 

@@ -54,6 +54,7 @@ class Supervisor:
         self.children = children
         self._report, self._at_once = report, at_once
         self._restarts = {child: Restarts() for child in children}
+        self._is_renewed = False
 
     def start(self, cancelled: Callable[[], bool], timeout: float = START_TIMEOUT_S) -> None:
         """Start all, some at a time, and return when each is ready, or when `cancelled`.
@@ -79,18 +80,21 @@ class Supervisor:
             yield child
 
     def tend(self) -> bool:
-        """Run again what has died and is due; true when a process is new. Call it often."""
+        """Run again what has died and is due; true when a process is new. Call it often.
+
+        Raises `OSError` where one can't be started now; what is new by then is told the next time.
+        """
         now = time.monotonic()
-        renewed = False
         for child, restarts in self._restarts.items():
             if restarts.due is not None:
                 if now >= restarts.due:
-                    restarts.due = None
                     child.spawn()
-                    renewed = True
+                    restarts.due = None  # not before: one that can't be started is tried again
+                    self._is_renewed = True
             elif (code := child.ended()) is not None:
                 waits = restarts.plan(now, now - child.started_at)
                 self._report(f"{child.program.name} {_ending(code)}; again in {waits:.1f} s")
+        renewed, self._is_renewed = self._is_renewed, False
         return renewed
 
     def is_renewing(self) -> bool:
