@@ -65,7 +65,10 @@ class SweepOptions:
         float, typer.Option("--after-minutes", min=0, help="Refuse a mark that is younger.")
     ] = 15
     max_age_hours: Annotated[
-        float, typer.Option("--max-age-hours", min=0, help="Refuse a mark that is older.")
+        float,
+        typer.Option(
+            "--max-age-hours", min=0, max=24, help="Refuse a mark that is older; its lists go then."
+        ),
     ] = 24
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Look again, remove nothing.")] = False
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import write_deltalake
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
@@ -143,7 +144,7 @@ class SparkReport:
             found.write.mode("append").parquet(self._path(self._references(round_name)))
 
     def remember(self, round_name: str, before_ms: int) -> None:
-        """Write what was read beside the report, and delete what nobody needs of older marks.
+        """Write what was read beside the report, and try to delete the rest of older marks.
 
         All of a blob is in one file, so whoever reads while files are deleted misses whole blobs.
         """
@@ -156,7 +157,8 @@ class SparkReport:
             old = f"mark-{before_ms - _SWEPT_WITHIN_MS}"
             for mark_id in self._marks():
                 if mark_id < first_kept:
-                    self._tidy(mark_id, old=mark_id < old)
+                    with suppress(Py4JError):  # also where another mark does the same
+                        self._tidy(mark_id, old=mark_id < old)
 
     def _tidy(self, mark_id: str, *, old: bool) -> None:
         """Delete what a mark has remembered, and of an old one all but what stays."""
