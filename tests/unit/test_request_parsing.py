@@ -35,6 +35,9 @@ BOUNDED = {
     "packhorse_services.topology.connectors.allow_list._ADDRESS_PATTERN": "a setting, no request",
     "packhorse.content.json_limits._EXPONENT": "a number that JSON's parser has found",
     "packhorse.jobs.names._TOPIC": "segments can't hold the slash between them",
+    "packhorse.runtime.url_secrets._PASSWORD": "a setting, no request",
+    "packhorse.runtime.url_secrets._PASSWORD_ELSEWHERE": "a setting, no request",
+    "packhorse.runtime.url_secrets._OPTION": "a setting, no request",
 }
 """Patterns that the rule below forbids, and why each of them is quick all the same."""
 
