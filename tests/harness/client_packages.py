@@ -44,6 +44,8 @@ _FILE_AS_JSON = re.compile(
     r"ofByteArray\(\1\)"
 )
 """How the generator sends a file: its name. The bytes are meant."""
+_KNOWN_FIELDS_ALONE = "\tdecoder.DisallowUnknownFields()\n"
+"""How the generator reads a model: a field that a later version of a service adds is an error."""
 
 
 def built() -> Path:
@@ -166,6 +168,8 @@ def _pack_go(folder: Path, target: Path) -> None:
     keyed, trees = (f"regexp.MustCompile(`{pattern}`)" for pattern in routes())
     code = f'package packhorse\n\nimport "regexp"\n\nvar keyed = {keyed}\nvar trees = {trees}\n'
     (folder / "routes.go").write_text(code)
+    for model in folder.glob("*/model_*.go"):
+        model.write_text(model.read_text().replace(_KNOWN_FIELDS_ALONE, ""))
     _with_licence(folder)
     kept = [*folder.glob("*"), *folder.glob("*/*.go")]
     with zipfile.ZipFile(target / f"{NAME}-go.zip", "w", zipfile.ZIP_DEFLATED) as archive:

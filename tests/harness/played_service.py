@@ -22,7 +22,15 @@ def problem(status: int, kind: str, retry_after: str = "", **more: Any) -> Answe
 
 
 def fine(status: int = 200, **document: Any) -> Answer:
-    return status, {"Content-Type": "application/json"}, json.dumps(document)
+    """An answer of a later version, which has a field that no client knows."""
+    later = {name: _later(value) for name, value in document.items()}
+    return status, {"Content-Type": "application/json"}, json.dumps({**later, "added": "later"})
+
+
+def _later(value: Any) -> Any:
+    if isinstance(value, list):
+        return [{**one, "added": "later"} if isinstance(one, dict) else one for one in value]
+    return value
 
 
 def stream(text: str, missing: int = 0, *, silent: bool = False) -> Answer:
