@@ -29,6 +29,7 @@ TOO_SLOW = 408
 """The body came too slowly."""
 
 _IDEMPOTENT = ("GET", "PUT", "DELETE")
+_CONDITIONS = ("If-Match", "If-None-Match")
 
 
 class Document(dict[str, Any]):
@@ -73,7 +74,7 @@ class Request:
     """One request to one service.
 
     `repeatable` says that it does no harm when it arrives twice; None: its method says so, unless
-    it depends on what was seen before (`If-Match`). `patience_s` is how long it is sent again where
+    it is for one state only (`If-Match`, `If-None-Match`). `patience_s` is how long it is sent again where
     the client would not be as patient, `again` on which statuses.
     """
 
@@ -94,7 +95,8 @@ class Request:
         """Return whether it can be sent again when nobody knows whether it has arrived."""
         if self.repeatable is not None:
             return self.repeatable
-        return self.method in _IDEMPOTENT and "If-Match" not in self.headers
+        is_conditional = any(name in self.headers for name in _CONDITIONS)
+        return self.method in _IDEMPOTENT and not is_conditional
 
     def sendable_headers(self) -> dict[str, str]:
         """Return what is sent beside the body. Raises `Misused` for what no header can hold."""

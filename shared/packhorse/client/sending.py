@@ -87,7 +87,7 @@ class Configured:
         from PACKHORSE_SERVER, PACKHORSE_CONTENT_SERVER, …, of the pipeline PACKHORSE_PIPELINE_URL,
         and PACKHORSE_TOKEN or PACKHORSE_TOKEN_FILE, else from the stack that runs on the folder
         `data` (PACKHORSE_DATA).
-        `timeout` is how long one answer may take, in seconds.
+        `timeout` is for how many seconds nothing may come of an answer.
 
         Raises `Misused` for what is no URL or no token.
         """
@@ -158,7 +158,7 @@ async def in_threads(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 def lost(error: Exception, url: str, words: Words, *, stream: bool = False) -> ClientError:
     """Return what a failed exchange means."""
-    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
         return NotReached(_nobody(error, url, words))
     if stream:
         return NoAnswer(f"{url} was lost ({error})")

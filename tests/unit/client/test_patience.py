@@ -3,12 +3,15 @@
 import logging
 from typing import Any
 
+import httpx
 import pytest
 
 from packhorse.client.blocking import Client
 from packhorse.client.errors import Misused, NotReached
 from packhorse.client.exchange import Pause, Request, answered_by
 from packhorse.client.patience import FOREVER, telling
+from packhorse.client.problems import Words
+from packhorse.client.sending import lost
 
 
 def test_what_is_waited_for_is_told_once_it_has_lasted(caplog: pytest.LogCaptureFixture) -> None:
@@ -41,3 +44,16 @@ def test_what_is_no_producer_says_what_is_one(name: str) -> None:
         pytest.raises(Misused, match="letters of ASCII, digits, dots, hyphens and underscores"),
     ):
         client.producer(name)
+
+
+@pytest.mark.parametrize("condition", ["If-Match", "If-None-Match"])
+def test_what_depends_on_a_state_is_not_sent_again_where_it_may_have_changed_that(
+    condition: str,
+) -> None:
+    assert not Request("PUT", "/a", headers={condition: "*"}).may_arrive_twice()
+    assert Request("PUT", "/a").may_arrive_twice()
+
+
+@pytest.mark.parametrize("error", [httpx.PoolTimeout, httpx.ConnectTimeout, httpx.ConnectError])
+def test_what_had_no_connection_was_not_sent(error: type[Exception]) -> None:
+    assert isinstance(lost(error("x"), "http://x", Words()), NotReached)
