@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -74,8 +75,10 @@ func (e *Events) Next() (Event, error) {
 		if err := e.open(); err != nil {
 			return Event{}, err
 		}
+		e.silent.Reset(e.Silence)
 		event, found, err := e.block()
 		if err == nil && found {
+			e.silent.Stop() // while the caller is at work
 			return event, nil
 		}
 		if err != nil {
@@ -98,6 +101,10 @@ func (e *Events) Close() {
 func (e *Events) open() error {
 	for e.body == nil {
 		answer, err := e.asked()
+		if err == nil && answer.StatusCode == http.StatusOK && !isStream(answer) {
+			_ = answer.Body.Close()
+			err = errors.New("the answer is no stream of events")
+		}
 		if err == nil && answer.StatusCode == http.StatusOK {
 			e.isConnected, e.body, e.lines = true, answer.Body, bufio.NewReader(answer.Body)
 			e.silent = time.AfterFunc(e.Silence, func() { _ = answer.Body.Close() })
@@ -105,7 +112,7 @@ func (e *Events) open() error {
 		}
 		isPassing := true
 		if err == nil {
-			document, _ := io.ReadAll(answer.Body)
+			document, _ := io.ReadAll(io.LimitReader(answer.Body, longestRefusal))
 			_ = answer.Body.Close()
 			err = Refused{answer.StatusCode, document}
 			isPassing = answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode >= 500
@@ -133,21 +140,12 @@ func (e *Events) asked() (*http.Response, error) {
 	if e.lastID != "" {
 		request.Header.Set("Last-Event-ID", e.lastID)
 	}
-	return e.inTime().RoundTrip(request)
+	e.retries = e.retries.inTime(e.Silence)
+	return e.retries.RoundTrip(request)
 }
 
-// inTime returns retries for which an answer that does not begin is lost.
-func (e *Events) inTime() Retries {
-	transport, isUsual := e.retries.Transport.(*http.Transport)
-	if e.retries.Transport == nil {
-		transport, isUsual = http.DefaultTransport.(*http.Transport)
-	}
-	if isUsual && transport.ResponseHeaderTimeout != e.Silence {
-		transport = transport.Clone()
-		transport.ResponseHeaderTimeout = e.Silence
-		e.retries.Transport = transport
-	}
-	return e.retries
+func isStream(answer *http.Response) bool {
+	return strings.HasPrefix(answer.Header.Get("Content-Type"), "text/event-stream")
 }
 
 // pause waits until a lost stream is opened again.

@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	Never   time.Duration = -1            // sends nothing again
-	Forever time.Duration = math.MaxInt64 // as producers do
+	Never          time.Duration = -1            // sends nothing again
+	Forever        time.Duration = math.MaxInt64 // as producers do
+	longestRefusal               = 1 << 20       // bytes
 )
 
 // Retries is a http.RoundTripper that sends a request again, under one Idempotency-Key, while the
@@ -32,6 +33,9 @@ type Retries struct {
 	// Repeatable says that every request may arrive twice: those of a producer, which are numbered,
 	// or a clear with a bound. It is sent again when its answer is lost, and gets no Idempotency-Key.
 	Repeatable bool
+	// Timeout is after how long an answer that does not begin is lost, with HTTPClient; 0 is 90 seconds,
+	// for a service may be asked to wait for 60. A Transport with such a limit of its own keeps it.
+	Timeout time.Duration
 	// Sleep waits; nil does until the context ends.
 	Sleep func(context.Context, time.Duration) error
 	// Transport sends a request; nil is http.DefaultTransport.
@@ -40,7 +44,11 @@ type Retries struct {
 
 // HTTPClient returns what the HTTPClient of a service's configuration takes.
 func HTTPClient(retries Retries) *http.Client {
-	return &http.Client{Transport: retries}
+	limit := retries.Timeout
+	if limit == 0 {
+		limit = 90 * time.Second
+	}
+	return &http.Client{Transport: retries.inTime(limit)}
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -68,8 +76,10 @@ func (r Retries) RoundTrip(asked *http.Request) (*http.Response, error) {
 		pause := pauseAfter(answer, tries)
 		if again, copied := copyOf(request); !copied || time.Since(began) > r.patience()-pause {
 			return answer, err
-		} else if request = again; r.sleep(request.Context(), pause) != nil {
-			return answer, err
+		} else if err := r.sleep(asked.Context(), pause); err != nil {
+			return nil, err
+		} else {
+			request = again
 		}
 	}
 }
@@ -115,10 +125,31 @@ func mayArriveTwice(request *http.Request) bool {
 	if request.Header.Get("Idempotency-Key") != "" {
 		return true
 	}
-	return strings.Contains("GET HEAD PUT DELETE", request.Method) && request.Header.Get("If-Match") == ""
+	switch request.Method {
+	case http.MethodGet, http.MethodHead:
+		return true
+	case http.MethodPut, http.MethodDelete: // a second try may not meet the condition that the first one has met
+		return request.Header.Get("If-Match") == "" && request.Header.Get("If-None-Match") == ""
+	}
+	return false
 }
 
-// sent reads an answer of JSON as a whole: a cut in its middle is found here.
+// inTime returns retries for which an answer that does not begin is lost.
+func (r Retries) inTime(limit time.Duration) Retries {
+	transport, isUsual := r.Transport.(*http.Transport)
+	if r.Transport == nil {
+		transport, isUsual = http.DefaultTransport.(*http.Transport)
+	}
+	if isUsual && transport.ResponseHeaderTimeout == 0 {
+		transport = transport.Clone()
+		transport.ResponseHeaderTimeout = limit
+		r.Transport = transport
+	}
+	return r
+}
+
+// sent reads an answer of JSON, or a refusal, as a whole: a cut in its middle is found here, and the
+// connection is free for the next try.
 func (r Retries) sent(request *http.Request) (*http.Response, []byte, error) {
 	transport := r.Transport
 	if transport == nil {
@@ -128,10 +159,13 @@ func (r Retries) sent(request *http.Request) (*http.Response, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if kind := answer.Header.Get("Content-Type"); kind != "" && !strings.Contains(kind, "json") {
+	whole := io.Reader(answer.Body)
+	if answer.StatusCode >= 400 {
+		whole = io.LimitReader(whole, longestRefusal)
+	} else if kind := answer.Header.Get("Content-Type"); kind != "" && !strings.Contains(kind, "json") {
 		return answer, nil, nil
 	}
-	body, err := io.ReadAll(answer.Body)
+	body, err := io.ReadAll(whole)
 	_ = answer.Body.Close()
 	if err != nil {
 		return nil, nil, err
@@ -148,7 +182,7 @@ func isSentAgain(answer *http.Response, body []byte, err error, twice bool) bool
 	switch answer.StatusCode {
 	case http.StatusTooManyRequests:
 		return true
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusRequestTimeout, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return twice
 	case http.StatusConflict: // an earlier try has not ended: its answer will be the same
 		return bytes.Contains(body, []byte("/key-in-progress"))
@@ -162,8 +196,8 @@ func pauseAfter(answer *http.Response, tries int) time.Duration {
 			return time.Duration(seconds) * time.Second
 		}
 	}
-	longest := math.Min(10, 0.1*math.Pow(2, float64(tries)))
-	return time.Duration(longest * (1 + mathrand.Float64()) / 2 * float64(time.Second))
+	seconds := math.Min(10, 0.1*math.Pow(2, float64(tries)))
+	return time.Duration(seconds * (1 + mathrand.Float64()) / 2 * float64(time.Second))
 }
 
 func copyOf(request *http.Request) (*http.Request, bool) {

@@ -9,7 +9,7 @@ export function resumed(
   answer: Response,
   send: typeof fetch,
   patience: number,
-  sleep: (seconds: number) => Promise<void>,
+  sleep: (seconds: number, signal?: AbortSignal) => Promise<void>,
 ): Response {
   const etag = etagOf(request, answer);
   if (!etag || !answer.body) return answer;
@@ -44,7 +44,7 @@ export function resumed(
         const pause = pauseAfter(undefined, tries);
         began ??= now;
         if (request.signal.aborted || now - began + pause > patience) throw lost;
-        await sleep(pause);
+        await sleep(pause, request.signal);
         if (!(await rest())) throw lost;
       }
     }

@@ -1,4 +1,4 @@
-import { begun, type Retries, retrying, slept } from "./retrying.js";
+import { type Retries, retrying, slept } from "./retrying.js";
 
 /** Something that happened; `id` goes on behind it: `after: event.id`. */
 export interface StreamEvent {
@@ -34,7 +34,7 @@ const LONGEST_PAUSE = 30;
  */
 export async function* follow(url: string, options: Follow = {}): AsyncGenerator<StreamEvent> {
   const { sleep = slept, silence = 45, signal } = options;
-  const send = retrying({ ...options, fetch: inTime(options.fetch ?? globalThis.fetch, silence) });
+  const send = retrying({ ...options, timeout: silence });
   let id = options.after ?? "";
   let isConnected = false;
   let retry = 1;
@@ -52,7 +52,7 @@ export async function* follow(url: string, options: Follow = {}): AsyncGenerator
       if (!isConnected || signal?.aborted || isForGood(error)) throw error;
     }
     signal?.throwIfAborted();
-    await sleep(Math.min(LONGEST_PAUSE, retry * 2 ** losses));
+    await sleep(Math.min(LONGEST_PAUSE, retry * 2 ** losses), signal);
   }
 }
 
@@ -66,22 +66,14 @@ async function opened(
   if (token) headers.set("Authorization", `Bearer ${token}`);
   if (id) headers.set("Last-Event-ID", id);
   const answer = await send(url, { headers, signal: signal ?? null });
-  if (answer.ok && answer.body) return answer.body;
+  const isStream = answer.headers.get("Content-Type")?.startsWith("text/event-stream");
+  if (answer.ok && isStream && answer.body) return answer.body;
   const { status, statusText: title } = answer;
-  throw await answer.json().catch(() => ({ status, title }));
-}
-
-/** Returns a `fetch` for which an answer that does not begin in so many seconds is lost. */
-function inTime(send: typeof fetch, seconds: number): typeof fetch {
-  return async (input, init) => {
-    const request = new Request(input, init);
-    const closing = new AbortController();
-    const close = () => closing.abort(request.signal.reason ?? new TypeError("no answer in time"));
-    const late = setTimeout(close, seconds * 1000);
-    request.signal.addEventListener("abort", close, { once: true });
-    const sent = begun(send, new Request(request, { signal: closing.signal }));
-    return sent.finally(() => clearTimeout(late));
-  };
+  if (answer.ok) {
+    await answer.body?.cancel();
+    throw new TypeError("the answer is no stream of events");
+  }
+  throw { status, title, ...(await answer.json().catch(() => undefined)) };
 }
 
 function isForGood(error: unknown): boolean {

@@ -10,8 +10,13 @@ export interface Retries {
    * clear with a bound. It is sent again when its answer is lost, and gets no Idempotency-Key.
    */
   repeatable?: boolean;
-  /** Waits, in seconds. */
-  sleep?: (seconds: number) => Promise<void>;
+  /**
+   * Seconds after which an answer that does not begin is lost; 90 by default, for a service may be
+   * asked to wait for 60. A file takes as long as it takes.
+   */
+  timeout?: number;
+  /** Waits, in seconds, and rejects when the signal is aborted. */
+  sleep?: (seconds: number, signal?: AbortSignal) => Promise<void>;
   /** What sends a request. */
   fetch?: typeof fetch;
 }
@@ -21,24 +26,27 @@ interface Tried {
   lost?: unknown;
 }
 
-const AWAY = [502, 503, 504];
+const AWAY = [408, 502, 503, 504];
 const FULL = 429;
+const LONGEST_TIMER = 2 ** 31 - 1;
 /** A signal reaches a request only while something refers to the request: Node.js holds it weakly. */
 const underWay = new Set<Request>();
 const NOT_REACHED = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT)$/;
 
 /**
  * Returns a `fetch` that sends a request again, under one Idempotency-Key, while the service is full
- * (429) or away (502, 503, 504) or its answer is lost, and waits as `Retry-After` says.
+ * (429) or away (502, 503, 504), its body came too slowly (408) or its answer is lost, and waits as
+ * `Retry-After` says.
  */
 export function retrying(retries: Retries = {}): typeof fetch {
-  const { patience = 60, repeatable = false, sleep = slept } = retries;
+  const { patience = 60, repeatable = false, timeout = 90, sleep = slept } = retries;
   const send: typeof fetch = async (input, init) => {
     const request = prepared(new Request(input, init), repeatable);
     const twice = repeatable || mayArriveTwice(request);
+    const limit = isFile(request) ? Infinity : timeout;
     let began: number | undefined;
     for (let tries = 0; ; tries++) {
-      const tried = await sent(retries.fetch ?? globalThis.fetch, request.clone());
+      const tried = await sent(retries.fetch ?? globalThis.fetch, request.clone(), limit);
       const now = performance.now() / 1000;
       const pause = pauseAfter(tried.answer, tries);
       began ??= now;
@@ -47,7 +55,7 @@ export function retrying(retries: Retries = {}): typeof fetch {
         if (tried.answer) return resumed(request, tried.answer, send, patience, sleep);
         throw tried.lost;
       }
-      await sleep(pause);
+      await sleep(pause, request.signal);
     }
   };
   return send;
@@ -68,14 +76,21 @@ function prepared(request: Request, repeatable: boolean): Request {
 
 function mayArriveTwice({ method, headers }: Request): boolean {
   if (headers.has("Idempotency-Key")) return true;
-  return ["GET", "HEAD", "PUT", "DELETE"].includes(method) && !headers.has("If-Match");
+  if (["GET", "HEAD"].includes(method)) return true;
+  // a second try may not meet the condition that the first one has met
+  const conditional = headers.has("If-Match") || headers.has("If-None-Match");
+  return ["PUT", "DELETE"].includes(method) && !conditional;
 }
 
-async function sent(send: typeof fetch, request: Request): Promise<Tried> {
+function isFile({ headers }: Request): boolean {
+  return !(headers.get("Content-Type") ?? "json").includes("json");
+}
+
+async function sent(send: typeof fetch, request: Request, limit: number): Promise<Tried> {
   try {
-    const answer = await begun(send, request);
+    const answer = await begun(send, request, limit);
     const type = answer.headers.get("Content-Type") ?? "json";
-    if (!type.includes("json")) return { answer };
+    if (answer.status < 400 && !type.includes("json")) return { answer };
     const body = await answer.arrayBuffer(); // a cut in the middle is found here
     return { answer: new Response(body.byteLength ? body : null, answer) };
   } catch (lost) {
@@ -83,13 +98,21 @@ async function sent(send: typeof fetch, request: Request): Promise<Tried> {
   }
 }
 
-/** Sends a request that hears its signal until its answer begins. */
-export async function begun(send: typeof fetch, request: Request): Promise<Response> {
-  underWay.add(request);
+/** Sends a request, which hears its signal until its answer begins, in so many seconds. */
+async function begun(send: typeof fetch, request: Request, limit: number): Promise<Response> {
+  const closing = new AbortController();
+  const close = () => closing.abort(request.signal.reason ?? new TypeError("no answer in time"));
+  const late = setTimeout(close, Math.min(limit * 1000, LONGEST_TIMER));
+  request.signal.addEventListener("abort", close, { once: true });
+  if (request.signal.aborted) close();
+  const asked = new Request(request, { signal: closing.signal });
+  underWay.add(request).add(asked);
   try {
-    return await send(request);
+    return await send(asked);
   } finally {
+    clearTimeout(late);
     underWay.delete(request);
+    underWay.delete(asked);
   }
 }
 
@@ -112,6 +135,16 @@ export function pauseAfter(answer: Response | undefined, tries: number): number 
   return (Math.min(10, 0.1 * 2 ** tries) * (1 + Math.random())) / 2;
 }
 
-export function slept(seconds: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+export function slept(seconds: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const end = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", end);
+      if (signal?.aborted) reject(signal.reason);
+      else resolve();
+    };
+    const timer = setTimeout(end, seconds * 1000);
+    signal?.addEventListener("abort", end);
+    if (signal?.aborted) end();
+  });
 }

@@ -23,9 +23,10 @@ import (
 type asked struct {
 	Call, Url, Token, Path, Key, Subscriber, Topic, Name string
 	After                                                string
-	Patience, Silence                                    float64
+	Patience, Silence, Timeout, Working                  float64
+	Ends                                                 float64 // after so many seconds; pauses are real
 	Count                                                int
-	Repeatable                                           bool
+	Repeatable, Create                                   bool
 	UpTo                                                 *int64 `json:"up_to"`
 	Number                                               int64
 	Sequences                                            []int64
@@ -147,8 +148,11 @@ func contentAt(a asked, retries packhorse.Retries) *content.APIClient {
 func putNode(c context.Context, a asked, retries packhorse.Retries) (any, error) {
 	body := content.NewNodeBody("page")
 	body.SetProperties(document{"title": "One"})
-	nodes := contentAt(a, retries).ContentAPI
-	written, _, err := nodes.PutNode(c, strings.TrimPrefix(a.Path, "/")).NodeBody(*body).Execute()
+	request := contentAt(a, retries).ContentAPI.PutNode(c, strings.TrimPrefix(a.Path, "/"))
+	if a.Create {
+		request = request.IfNoneMatch("*")
+	}
+	written, _, err := request.NodeBody(*body).Execute()
 	return document{"path": written.GetPath()}, err
 }
 
@@ -182,7 +186,7 @@ func download(c context.Context, a asked, retries packhorse.Retries) (any, error
 func events(c context.Context, a asked, retries packhorse.Retries) (any, error) {
 	followed := packhorse.Follow(c, a.Url+a.Path, a.Token, a.After, retries)
 	if a.Silence > 0 {
-		followed.Silence = time.Duration(a.Silence * float64(time.Second))
+		followed.Silence = seconds(a.Silence)
 	}
 	defer followed.Close()
 	found := []document{}
@@ -193,6 +197,9 @@ func events(c context.Context, a asked, retries packhorse.Retries) (any, error) 
 		}
 		one := document{"kind": event.Kind, "id": event.ID, "data": event.Data, "gap": event.IsGap()}
 		found = append(found, one)
+		if len(found) < a.Count {
+			time.Sleep(seconds(a.Working))
+		}
 	}
 	return found, nil
 }
@@ -211,7 +218,7 @@ func getTopology(c context.Context, a asked, retries packhorse.Retries) (any, er
 
 func answered(a asked) document {
 	pauses := []float64{}
-	patience := time.Duration(a.Patience * float64(time.Second))
+	patience := seconds(a.Patience)
 	if a.Patience == 0 {
 		patience = packhorse.Never
 	} else if a.Patience < 0 {
@@ -220,6 +227,7 @@ func answered(a asked) document {
 	retries := packhorse.Retries{
 		Patience:   patience,
 		Repeatable: a.Repeatable,
+		Timeout:    seconds(a.Timeout),
 		Sleep: func(_ context.Context, pause time.Duration) error {
 			pauses = append(pauses, pause.Seconds())
 			return nil
@@ -227,6 +235,11 @@ func answered(a asked) document {
 	}
 	// The key of every service's package is one of its own.
 	calling := context.Background()
+	if a.Ends > 0 {
+		ending, end := context.WithTimeout(calling, seconds(a.Ends))
+		defer end()
+		calling, retries.Sleep = ending, nil
+	}
 	calling = context.WithValue(calling, publisher.ContextAccessToken, a.Token)
 	calling = context.WithValue(calling, content.ContextAccessToken, a.Token)
 	calling = context.WithValue(calling, jobs.ContextAccessToken, a.Token)
@@ -238,6 +251,10 @@ func answered(a asked) document {
 	problem, _ := packhorse.ProblemOf(err)
 	told := document{"status": problem.Status, "kind": problem.Kind, "said": err.Error()}
 	return document{"error": told, "pauses": pauses}
+}
+
+func seconds(count float64) time.Duration {
+	return time.Duration(count * float64(time.Second))
 }
 
 func main() {

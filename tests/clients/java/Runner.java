@@ -22,6 +22,7 @@ import java.io.BufferedReader;
 import java.io.File;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.net.http.HttpClient;
 import java.nio.file.Files;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
@@ -35,6 +36,7 @@ import java.util.Map;
 /** Makes one call of the client for each line of JSON, and prints a line with what came of it. */
 public class Runner {
   private static final ObjectMapper JSON = new ObjectMapper();
+  private static final HttpClient HTTP = HttpClient.newHttpClient();
 
   private static Object result(JsonNode asked, PackhorseClient client)
       throws ApiException, InterruptedException {
@@ -75,7 +77,8 @@ public class Runner {
         return produced(asked, client);
       case "put_node":
         var page = new NodeBody().type("page").properties(Map.of("title", "One"));
-        var written = new ContentApi(client).putNode(path.substring(1), page, null, null);
+        var isNew = asked.has("create") ? "*" : null;
+        var written = new ContentApi(client).putNode(path.substring(1), page, null, isNew);
         return Map.of("path", written.getPath());
       case "node":
         var node = new ContentApi(client).getNode(path.substring(1), null);
@@ -108,6 +111,12 @@ public class Runner {
         var one = events.next();
         found.add(
             Map.of("kind", one.kind(), "id", one.id(), "data", one.data(), "gap", one.isGap()));
+        if (asked.has("closed")) {
+          new Thread(events::close).start();
+        }
+        if (found.size() < asked.path("count").asInt()) {
+          Thread.sleep((long) (1000 * asked.path("working").asDouble()));
+        }
       }
     }
     return found;
@@ -156,9 +165,10 @@ public class Runner {
         new Retries(
             patience < 0 ? Double.POSITIVE_INFINITY : patience,
             asked.path("repeatable").asBoolean(),
-            pauses::add);
+            pauses::add,
+            Duration.ofMillis((long) (1000 * asked.path("timeout").asDouble(90))));
     String token = asked.path("token").asText();
-    var client = new PackhorseClient(asked.path("url").asText(), token, retries);
+    var client = new PackhorseClient(asked.path("url").asText(), token, retries, HTTP);
     var answer = new HashMap<String, Object>(Map.of("pauses", pauses));
     try {
       answer.put("result", result(asked, client));

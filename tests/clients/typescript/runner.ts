@@ -24,6 +24,10 @@ interface Asked {
   sequences: number[];
   after: string;
   silence?: number;
+  timeout?: number;
+  create?: boolean;
+  working?: number;
+  ends?: number; // after so many seconds; pauses are real
   count: number;
 }
 
@@ -80,9 +84,11 @@ const CALLS: Record<string, (asked: Asked, settings: Follow) => Promise<unknown>
     }
     return repeated;
   },
-  async put_node({ path }) {
+  async put_node({ path, create }) {
     const body = { type: "page", properties: { title: "One" } };
-    const { data } = await content.putNode({ path: { path: path.slice(1) }, body, throwOnError });
+    const headers = create ? { "if-none-match": "*" } : {};
+    const named = { path: { path: path.slice(1) }, headers };
+    const { data } = await content.putNode({ ...named, body, throwOnError });
     return { path: data.path };
   },
   async node({ path }) {
@@ -97,11 +103,12 @@ const CALLS: Record<string, (asked: Asked, settings: Follow) => Promise<unknown>
   async download({ name }) {
     return download(name);
   },
-  async events({ url, path, count, after, silence }, settings) {
+  async events({ url, path, count, after, silence, working = 0 }, settings) {
     const found: unknown[] = [];
     const waiting = silence ? { after, silence } : { after };
     for await (const { isGap: gap, ...one } of follow(url + path, { ...settings, ...waiting })) {
       if (found.push({ ...one, gap }) === count) break;
+      await new Promise((resolve) => setTimeout(resolve, working * 1000));
     }
     return found;
   },
@@ -113,11 +120,12 @@ const CALLS: Record<string, (asked: Asked, settings: Follow) => Promise<unknown>
 
 async function answered(asked: Asked) {
   const pauses: number[] = [];
-  const { url: baseUrl, token, repeatable } = asked;
+  const { url: baseUrl, token, repeatable, timeout, ends } = asked;
   const patience = asked.patience < 0 ? Infinity : asked.patience;
   const sleep = async (seconds: number) => void pauses.push(seconds);
-  const retries = { patience, repeatable, sleep };
-  const settings = { baseUrl, auth: token, fetch: retrying(retries) };
+  const retries = { patience, repeatable, timeout, ...(ends ? {} : { sleep }) };
+  const signal = ends ? AbortSignal.timeout(ends * 1000) : undefined;
+  const settings = { baseUrl, auth: token, fetch: retrying(retries), signal };
   for (const { client } of [content, jobs, publisher, topology]) client.setConfig(settings);
   const collecting = asked.call === "events" ? setInterval(gc!, 50) : undefined; // what only a signal refers to is gone
   try {

@@ -27,6 +27,7 @@ class Library:
         url = asked.pop("url", self._url)
         where = {"url": url, "content": url, "jobs": url, "topology": url, "token": "secret"}
         settings = {**where, "patience_s": max(0.0, patience_s)}
+        settings["timeout"] = asked.pop("timeout", 30.0)
         result: Any
         try:
             if call == "produce":

@@ -50,10 +50,11 @@ def _document(service: str) -> dict[str, Any]:
         problem(429, "queue-full", "7"),
         problem(503, "away", "7"),
         problem(502, "x"),
+        problem(408, "too-slow"),
         problem(409, "key-in-progress", "7"),
         CUT,
     ],
-    ids=["full", "away", "no Retry-After", "under way", "cut"],
+    ids=["full", "away", "no Retry-After", "too slow", "under way", "cut"],
 )
 def test_a_distribution_is_sent_again_under_its_key(
     ask: Ask, service: Service, fault: Answer

@@ -30,9 +30,11 @@ public final class Events implements AutoCloseable {
   private final Retries retries;
   private final long silence;
   private String lastId;
-  private InputStream body;
+  private volatile InputStream body;
   private BufferedReader lines;
   private volatile long heard;
+  private volatile boolean isAwaited;
+  private volatile boolean isClosed;
   private boolean isConnected;
   private double retry = 1;
   private int losses;
@@ -58,9 +60,22 @@ public final class Events implements AutoCloseable {
     this.silence = silence.toNanos();
   }
 
-  /** Waits for the next event; an exception is for good: a refusal, or nobody at the first try. */
+  /**
+   * Waits for the next event; an exception is for good: a refusal, nobody at the first try, or that
+   * it is closed.
+   */
   public Event next() throws ApiException, InterruptedException {
-    while (true) {
+    heard = System.nanoTime();
+    isAwaited = true;
+    try {
+      return awaited();
+    } finally {
+      isAwaited = false;
+    }
+  }
+
+  private Event awaited() throws ApiException, InterruptedException {
+    while (!isClosed) {
       try {
         if (body == null) {
           open();
@@ -76,10 +91,18 @@ public final class Events implements AutoCloseable {
         pause();
       }
     }
+    drop();
+    throw new ApiException("the stream is closed");
   }
 
+  /** Ends the connection, and what waits for the next event, in whatever thread. */
   @Override
   public void close() {
+    isClosed = true;
+    drop();
+  }
+
+  private void drop() {
     InputStream open = body;
     body = null;
     closed(open);
@@ -92,6 +115,10 @@ public final class Events implements AutoCloseable {
     }
     HttpResponse<InputStream> answer = http.send(asked.build(), BodyHandlers.ofInputStream());
     int status = answer.statusCode();
+    if (status == 200 && !isStream(answer)) {
+      answer.body().close();
+      throw new IOException("the answer is no stream of events");
+    }
     if (status != 200) {
       String document = new String(answer.body().readAllBytes(), UTF_8);
       if (!isConnected || status < 500 && status != 429) {
@@ -101,17 +128,28 @@ public final class Events implements AutoCloseable {
     }
     isConnected = true;
     body = answer.body();
+    if (isClosed) {
+      throw new IOException("it was closed meanwhile");
+    }
     lines = new BufferedReader(new InputStreamReader(body, UTF_8));
     heard = System.nanoTime();
     watch(body);
   }
 
-  /** Loses a connection on which nothing comes. */
+  private static boolean isStream(HttpResponse<?> answer) {
+    String type = answer.headers().firstValue("Content-Type").orElse("");
+    return type.startsWith("text/event-stream");
+  }
+
+  /** Loses a connection on which nothing comes, unless the caller is at work. */
   private void watch(InputStream open) {
     long left = silence - (System.nanoTime() - heard);
     delayedExecutor(Math.max(0, left), NANOSECONDS)
         .execute(
             () -> {
+              if (!isAwaited) {
+                heard = System.nanoTime();
+              }
               if (System.nanoTime() - heard >= silence) {
                 closed(open);
               } else if (body == open) {
@@ -131,7 +169,10 @@ public final class Events implements AutoCloseable {
   }
 
   private void pause() throws InterruptedException {
-    close();
+    drop();
+    if (isClosed) {
+      return;
+    }
     retries.pause().of(Math.min(LONGEST_PAUSE, retry * Math.pow(2, losses)));
     losses++;
   }

@@ -10,6 +10,7 @@ import java.time.Duration;
 /** One service at its URL: what the constructor of each API takes. */
 public class PackhorseClient extends ApiClient {
   private static final Duration SILENCE = Duration.ofSeconds(45); // there is a word every 15
+  private static final Duration CONNECT = Duration.ofSeconds(10);
 
   private final HttpClient http;
   private final Retries retries;
@@ -21,12 +22,17 @@ public class PackhorseClient extends ApiClient {
 
   /** Sends again as {@code retries} says. */
   public PackhorseClient(String url, String token, Retries retries) {
-    updateBaseUri(url);
+    this(url, token, retries, HttpClient.newBuilder().connectTimeout(CONNECT).build());
+  }
+
+  /** Sends by a client of your own: with its proxy, its certificates, its time to connect. */
+  public PackhorseClient(String url, String token, Retries retries, HttpClient http) {
+    updateBaseUri(url.replaceAll("/+$", ""));
     if (token != null) {
       setRequestInterceptor(request -> request.header("Authorization", "Bearer " + token));
     }
     this.retries = retries;
-    http = new RetryingHttp(HttpClient.newHttpClient(), retries);
+    this.http = new RetryingHttp(http, retries);
   }
 
   @Override

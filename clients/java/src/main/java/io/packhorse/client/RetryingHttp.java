@@ -37,7 +37,7 @@ import javax.net.ssl.SSLParameters;
  * 503, 504) or its answer is lost, and waits as Retry-After says.
  */
 final class RetryingHttp extends HttpClient {
-  private static final Set<Integer> AWAY = Set.of(502, 503, 504);
+  private static final Set<Integer> AWAY = Set.of(408, 502, 503, 504);
   private static final int FULL = 429;
 
   private final HttpClient http;
@@ -112,15 +112,26 @@ final class RetryingHttp extends HttpClient {
     if (takesKey && !retries.repeatable() && !has(asked, "Idempotency-Key")) {
       request.header("Idempotency-Key", UUID.randomUUID().toString());
     }
+    if (asked.timeout().isEmpty() && !isFile(asked)) {
+      request.timeout(retries.timeout());
+    }
     return request.build();
+  }
+
+  private static boolean isFile(HttpRequest request) {
+    return !request.headers().firstValue("Content-Type").orElse("json").contains("json");
   }
 
   private static boolean mayArriveTwice(HttpRequest request) {
     if (has(request, "Idempotency-Key")) {
       return true;
     }
-    boolean idempotent = Set.of("GET", "HEAD", "PUT", "DELETE").contains(request.method());
-    return idempotent && !has(request, "If-Match");
+    return switch (request.method()) {
+      case "GET", "HEAD" -> true;
+      // a second try may not meet the condition that the first one has met
+      case "PUT", "DELETE" -> !has(request, "If-Match") && !has(request, "If-None-Match");
+      default -> false;
+    };
   }
 
   private static boolean has(HttpRequest request, String header) {
@@ -149,7 +160,10 @@ final class RetryingHttp extends HttpClient {
     return Math.min(10, 0.1 * Math.pow(2, tries)) * (1 + Math.random()) / 2;
   }
 
-  /** Reads an answer of JSON as a whole before anybody gets it: a cut in its middle is found. */
+  /**
+   * Reads an answer of JSON, or a refusal, as a whole before anybody gets it: a cut in its middle is
+   * found, and the connection is free for the next try.
+   */
   private static final class Whole<T> implements BodyHandler<T> {
     private final BodyHandler<T> handler;
     private String text = "";
@@ -160,7 +174,8 @@ final class RetryingHttp extends HttpClient {
 
     @Override
     public BodySubscriber<T> apply(ResponseInfo info) {
-      if (!info.headers().firstValue("Content-Type").orElse("json").contains("json")) {
+      boolean isJson = info.headers().firstValue("Content-Type").orElse("json").contains("json");
+      if (info.statusCode() < 400 && !isJson) {
         return handler.apply(info);
       }
       return BodySubscribers.mapping(BodySubscribers.ofByteArray(), body -> read(info, body));
