@@ -74,8 +74,8 @@ class Request:
     """One request to one service.
 
     `repeatable` says that it does no harm when it arrives twice; None: its method says so, unless
-    it is for one state only (`If-Match`, `If-None-Match`). `patience_s` is how long it is sent again where
-    the client would not be as patient, `again` on which statuses.
+    it is for one state only (`If-Match`, `If-None-Match`). `patience_s` is how long it is sent
+    again where the client would not be as patient, `again` on which statuses.
     """
 
     method: str

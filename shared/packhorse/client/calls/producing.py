@@ -1,4 +1,4 @@
-"""A source that numbers what it sends: nothing goes out twice, however often it is sent (R5, R27)."""
+"""A source that numbers what it sends: nothing goes out twice (R5, R27)."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
