@@ -1,26 +1,13 @@
 """Streams of events as the clients of all languages follow them: lost, refused, silent."""
 
-import json
-from typing import Any
-
 import pytest
 
 from tests.contract.client.conftest import Ask
+from tests.contract.client.prepared import PACKAGES, block, event
 from tests.harness.played_service import CUT, UNANSWERED, Answer, Service, problem, stream
 
-PACKAGES = {"path": "/events?types=package", "after": "p0"}
 BEHIND = "id: p2\n\n"
 CUT_OFF = "event: package\nid: p3\ndata: {"
-
-
-def block(number: int, kind: str = "package") -> str:
-    data = json.dumps({"offset": number}, indent=1).replace("\n", "\ndata: ")
-    return f": a comment\n\nevent: {kind}\nid: p{number}\ndata: {data}\n\n"
-
-
-def event(number: int, kind: str = "package") -> dict[str, Any]:
-    data = {"offset": number}
-    return {"kind": kind, "id": f"p{number}", "data": data, "gap": kind == "gap"}
 
 
 def positions(service: Service) -> list[str | None]:

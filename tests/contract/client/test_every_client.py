@@ -6,17 +6,14 @@ builds, as a user installs them.
 
 import json
 import socket
-from copy import deepcopy
-from functools import cache
 from typing import Any
 
 import pytest
 
-from packhorse.runtime.openapi import operations, successes
 from tests.contract.client.conftest import Ask
+from tests.contract.client.prepared import example
 from tests.harness.client_packages import documents
 from tests.harness.played_service import ACCEPTED, CUT, Answer, Service, fine, problem
-from tests.harness.yaml_text import parsed
 
 CLEARED = fine(
     202,
@@ -28,20 +25,6 @@ CLEARED = fine(
     packages_at_most=1,
 )
 REGISTERED = fine(name="nightly", epoch=3, last_sequence=2)
-
-
-def example(service: str, operation_id: str) -> Any:
-    """The answer that an OpenAPI document shows for an operation."""
-    document = _document(service)
-    [found] = [one for _, one in operations(document) if one["operationId"] == operation_id]
-    _, response = next(successes(found))
-    return deepcopy(response["content"]["application/json"]["example"])
-
-
-@cache
-def _document(service: str) -> dict[str, Any]:
-    document: dict[str, Any] = parsed(documents()[service].read_text())
-    return document
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from tests.contract.client.conftest import Ask
-from tests.contract.client.test_events import PACKAGES, block, event
-from tests.contract.client.test_every_client import example
+from tests.contract.client.prepared import PACKAGES, block, event, example
 from tests.harness.answering import answering
 from tests.harness.client_runners import LANGUAGES, Runner
 from tests.harness.played_service import (
