@@ -34,7 +34,8 @@ type Retries struct {
 	// or a clear with a bound. It is sent again when its answer is lost, and gets no Idempotency-Key.
 	Repeatable bool
 	// Timeout is after how long an answer that does not begin is lost, with HTTPClient; 0 is 90 seconds,
-	// for a service may be asked to wait for 60. A Transport with such a limit of its own keeps it.
+	// for a service may be asked to wait for 60. A Transport with such a limit of its own, or of another
+	// type than http.Transport, keeps its own.
 	Timeout time.Duration
 	// Sleep waits; nil does until the context ends.
 	Sleep func(context.Context, time.Duration) error
@@ -42,7 +43,8 @@ type Retries struct {
 	Transport http.RoundTripper
 }
 
-// HTTPClient returns what the HTTPClient of a service's configuration takes.
+// HTTPClient returns what the HTTPClient of a service's configuration takes. Make one and keep it, for
+// its connections are its own.
 func HTTPClient(retries Retries) *http.Client {
 	limit := retries.Timeout
 	if limit == 0 {
@@ -74,12 +76,14 @@ func (r Retries) RoundTrip(asked *http.Request) (*http.Response, error) {
 			began = time.Now()
 		}
 		pause := pauseAfter(answer, tries)
-		if again, copied := copyOf(request); !copied || time.Since(began) > r.patience()-pause {
+		if !isCopyable(request) || time.Since(began) > r.patience()-pause {
 			return answer, err
-		} else if err := r.sleep(asked.Context(), pause); err != nil {
+		}
+		if err := r.sleep(asked.Context(), pause); err != nil {
 			return nil, err
-		} else {
-			request = again
+		}
+		if request, err = copyOf(request); err != nil {
+			return nil, err
 		}
 	}
 }
@@ -200,17 +204,16 @@ func pauseAfter(answer *http.Response, tries int) time.Duration {
 	return time.Duration(seconds * (1 + mathrand.Float64()) / 2 * float64(time.Second))
 }
 
-func copyOf(request *http.Request) (*http.Request, bool) {
-	again := request.Clone(request.Context())
-	if request.Body == nil || request.Body == http.NoBody {
-		return again, true
+func isCopyable(request *http.Request) bool {
+	return request.Body == nil || request.Body == http.NoBody || request.GetBody != nil
+}
+
+func copyOf(request *http.Request) (again *http.Request, err error) {
+	again = request.Clone(request.Context())
+	if request.Body != nil && request.Body != http.NoBody {
+		again.Body, err = request.GetBody()
 	}
-	if request.GetBody == nil {
-		return nil, false
-	}
-	body, err := request.GetBody()
-	again.Body = body
-	return again, err == nil
+	return again, err
 }
 
 func (r Retries) patience() time.Duration {

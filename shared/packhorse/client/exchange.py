@@ -28,7 +28,7 @@ KEY_IN_PROGRESS = "key-in-progress"
 TOO_SLOW = 408
 """The body came too slowly."""
 
-_IDEMPOTENT = ("GET", "PUT", "DELETE")
+_IDEMPOTENT = ("PUT", "DELETE")
 _CONDITIONS = ("If-Match", "If-None-Match")
 
 
@@ -96,7 +96,7 @@ class Request:
         if self.repeatable is not None:
             return self.repeatable
         is_conditional = any(name in self.headers for name in _CONDITIONS)
-        return self.method in _IDEMPOTENT and not is_conditional
+        return self.method == "GET" or (self.method in _IDEMPOTENT and not is_conditional)
 
     def sendable_headers(self) -> dict[str, str]:
         """Return what is sent beside the body. Raises `Misused` for what no header can hold."""

@@ -158,7 +158,9 @@ async def in_threads(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
 
 def lost(error: Exception, url: str, words: Words, *, stream: bool = False) -> ClientError:
     """Return what a failed exchange means."""
-    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
+    if isinstance(error, httpx.PoolTimeout):
+        return NotReached(f"{url} was not asked: all connections of this client are in use")
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return NotReached(_nobody(error, url, words))
     if stream:
         return NoAnswer(f"{url} was lost ({error})")

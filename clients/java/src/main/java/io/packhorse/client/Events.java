@@ -95,7 +95,10 @@ public final class Events implements AutoCloseable {
     throw new ApiException("the stream is closed");
   }
 
-  /** Ends the connection, and what waits for the next event, in whatever thread. */
+  /**
+   * Ends the connection, and what waits on it for the next event, in whatever thread. A try to
+   * connect, or a pause before one, ends by itself.
+   */
   @Override
   public void close() {
     isClosed = true;
@@ -127,13 +130,14 @@ public final class Events implements AutoCloseable {
       throw new IOException(document);
     }
     isConnected = true;
-    body = answer.body();
+    InputStream opened = answer.body();
+    body = opened;
     if (isClosed) {
       throw new IOException("it was closed meanwhile");
     }
-    lines = new BufferedReader(new InputStreamReader(body, UTF_8));
+    lines = new BufferedReader(new InputStreamReader(opened, UTF_8));
     heard = System.nanoTime();
-    watch(body);
+    watch(opened);
   }
 
   private static boolean isStream(HttpResponse<?> answer) {
