@@ -187,7 +187,7 @@ class _Firing:
             return _Effect(FireTimeOutcome.FIRED)
         if run_on is RunOn.ALL:
             return self._act_everywhere(action)
-        if self._is_unfinished():
+        if self._unfinished(1):
             return _Effect(
                 FireTimeOutcome.SKIPPED, reason="the job of an earlier fire time is not done"
             )
@@ -224,21 +224,15 @@ class _Firing:
         added = add_jobs(self.connection, self.firer.instance, jobs)
         return _Effect(FireTimeOutcome.FIRED, [one.job.number for one in added])
 
-    def _is_unfinished(self) -> bool:
-        """Return whether a job of an earlier fire time is in the way, wherever it is done."""
-        if self.schedule.definition.concurrent:
-            return False
-        found = self.connection.execute(
-            "SELECT FROM jobs.job WHERE schedule = %s LIMIT 1", (self.schedule.name,)
-        )
-        return found.fetchone() is not None
+    def _unfinished(self, most: int | None = None) -> set[str]:
+        """Return where jobs of earlier fire times are in the way; "" stands for any instance.
 
-    def _unfinished(self) -> set[str]:
-        """Return where jobs of earlier fire times are in the way; "" stands for any instance."""
+        At most `most` jobs are looked at.
+        """
         if self.schedule.definition.concurrent:
             return set()
         rows = self.connection.execute(
-            "SELECT DISTINCT only_on FROM jobs.job WHERE schedule = %s", (self.schedule.name,)
+            "SELECT only_on FROM jobs.job WHERE schedule = %s LIMIT %s", (self.schedule.name, most)
         ).fetchall()
         return {only_on for (only_on,) in rows}
 
