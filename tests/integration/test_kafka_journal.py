@@ -203,13 +203,14 @@ def test_r32_a_header_whose_name_is_not_utf_8_makes_a_record_damaged(
     kafka: RunningKafka, journal: Journal
 ) -> None:
     topic = create(journal)
+    append_all(journal, topic, [b"x"] * 99)  # until the interpreter calls what is hot unchecked
     append_with_a_header_named_ff(kafka, topic)
     append_all(journal, topic, [b"behind it"])
     with journal.reader(topic, LogEnd.OLDEST) as reader:
-        foreign, ours = read_until(reader, 2)
-    assert "offset 0 of" in foreign.damage
+        foreign, ours = read_until(reader, 101)[99:]
+    assert "offset 99 of" in foreign.damage
     assert ours.value == b"behind it"
-    found = journal.read_at(topic, 0)
+    found = journal.read_at(topic, 99)
     assert found is not None
     assert "UTF-8" in found.damage
 

@@ -1,10 +1,16 @@
 """Kafka's messages as records of the journal."""
 
+from operator import methodcaller
 from typing import Any
 
 from confluent_kafka import Message
 
 from packhorse.messaging.api import Record, damaged
+
+# Message.headers (confluent-kafka 2.16.1) sets an error and returns a broken list for a name that
+# is not UTF-8. A call from C checks for that and raises SystemError; a hot call from Python code
+# does not (CPython 3.11 and later), and the process crashes on the list.
+_headers_of = methodcaller("headers")
 
 
 def as_record(message: Message, *, values: bool = True) -> Record:
@@ -15,8 +21,8 @@ def as_record(message: Message, *, values: bool = True) -> Record:
     given: Any = message  # its types allow for what only a message that was made here can lack
     key = given.key()
     try:
-        headers = dict(given.headers() or ())
-    except (SystemError, UnicodeDecodeError):  # confluent-kafka 2.16.1 raises the first of them
+        headers = dict(_headers_of(given) or ())
+    except (SystemError, UnicodeDecodeError):
         why = "the name of a header is not UTF-8"
         return damaged(given.topic(), given.partition(), given.offset(), why)
     if None in headers.values():
