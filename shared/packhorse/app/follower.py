@@ -5,7 +5,6 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, Self
 
 from packhorse.app.configuration import configured
@@ -106,12 +105,7 @@ class Follower:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def __iter__(self) -> Iterator[tuple[Record, str]]:

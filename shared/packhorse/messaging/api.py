@@ -8,7 +8,6 @@ import enum
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Protocol, Self
 
 from packhorse.errors import Permanent, Transient
@@ -165,16 +164,11 @@ class Reader(Protocol):
 
     def __enter__(self) -> Self:
         """Return the reader itself."""
-        ...
+        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the reader."""
-        ...
+        self.close()
 
 
 class Journal(Protocol):

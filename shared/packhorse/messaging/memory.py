@@ -7,8 +7,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from types import TracebackType
-from typing import Self
 
 from packhorse.messaging.api import (
     Appended,
@@ -18,6 +16,7 @@ from packhorse.messaging.api import (
     OffsetOutOfRange,
     Outgoing,
     Position,
+    Reader,
     Record,
     RecordTooLarge,
     Since,
@@ -194,7 +193,7 @@ class MemoryJournal:
         self._closed = True
 
 
-class MemoryReader:
+class MemoryReader(Reader):
     """A `Reader` of some partitions of one topic."""
 
     def __init__(self, log: MemoryLog, name: str, topic: MemoryTopic, values: bool) -> None:
@@ -271,14 +270,3 @@ class MemoryReader:
     def close(self) -> None:
         """Forget the positions."""
         self._positions.clear()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

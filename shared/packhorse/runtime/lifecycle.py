@@ -3,7 +3,6 @@
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
 logger = logging.getLogger(__name__)
@@ -123,12 +122,7 @@ class Lifecycle:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Stop them in reverse."""
         self._stop()
 

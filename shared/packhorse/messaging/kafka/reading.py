@@ -6,8 +6,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Sequence
 from operator import itemgetter
-from types import TracebackType
-from typing import Self, cast
+from typing import cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
@@ -16,6 +15,7 @@ from packhorse.messaging.api import (
     LogEnd,
     OffsetOutOfRange,
     Position,
+    Reader,
     Record,
     Since,
     TopicMissing,
@@ -38,7 +38,7 @@ _STEP_SECONDS = 0.25
 """For so long a poll waits at a time: it may have been woken, or Kafka be away."""
 
 
-class KafkaReader:
+class KafkaReader(Reader):
     """A `Reader` whose own positions count: librdkafka is set back to them after any error."""
 
     def __init__(self, clients: Clients, inquiry: Inquiry, topic: str, *, values: bool) -> None:
@@ -112,17 +112,6 @@ class KafkaReader:
             self._consumer.close()
         else:
             close_after_damage(self._consumer, TopicPartition(self._topic, place[0]))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _resolve(self, position: Position, partition: int) -> int:
         match position:

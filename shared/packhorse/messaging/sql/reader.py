@@ -3,12 +3,16 @@
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Self
 
 from psycopg import Connection
 
-from packhorse.messaging.api import JournalUnavailable, OffsetOutOfRange, Position, Record
+from packhorse.messaging.api import (
+    JournalUnavailable,
+    OffsetOutOfRange,
+    Position,
+    Reader,
+    Record,
+)
 from packhorse.messaging.sql.catalogue import (
     SqlPartition,
     SqlTopic,
@@ -20,7 +24,7 @@ from packhorse.messaging.sql.records import Budget, PartitionRecords, offset_of
 from packhorse.messaging.sql.session import Sessions
 
 
-class SqlReader:
+class SqlReader(Reader):
     """A `Reader` that asks the database when there is news, and else every few seconds."""
 
     def __init__(
@@ -143,14 +147,3 @@ class SqlReader:
 
     def close(self) -> None:
         """Do nothing: the connection is the journal's."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
