@@ -167,20 +167,3 @@ class LoopWakeups:
 def _give_up(answer: asyncio.Future[Any]) -> None:
     if not answer.done():
         answer.set_exception(TimeoutError())
-
-
-async def shared_result(work: Future[T], timeout: float) -> T:
-    """Return the result of work that others may wait for too; it goes on when this wait ends.
-
-    Raises TimeoutError after `timeout` seconds, and what the work failed with.
-    """
-    answer = asyncio.wrap_future(work)
-    answer.add_done_callback(_retrieve)
-    async with asyncio.timeout(timeout):
-        return await asyncio.shield(answer)
-
-
-def _retrieve(answer: asyncio.Future[T]) -> None:
-    # asyncio logs a failure that nobody has retrieved, as after a wait that ended before the work.
-    if not answer.cancelled():
-        answer.exception()

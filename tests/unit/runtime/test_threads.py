@@ -10,7 +10,7 @@ from queue import Empty, SimpleQueue
 import pytest
 import uvloop
 
-from packhorse.runtime.threads import LoopWakeups, Threads, shared_result
+from packhorse.runtime.threads import LoopWakeups, Threads
 from tests.harness.waiting import eventually
 
 
@@ -168,10 +168,10 @@ def test_work_that_fails_after_its_waiter_has_gone_is_no_error_of_the_event_loop
         loop.set_exception_handler(lambda _, context: reported.append(context))
         work = threads.submit(fail)
         with pytest.raises(TimeoutError):
-            await shared_result(work, 0)
+            await LoopWakeups().result(work, 0)
         may_end.set()
         with pytest.raises(OSError, match="away"):
-            await shared_result(work, 120)
+            await LoopWakeups().result(work, 120)
         gc.collect()
         await asyncio.sleep(0)
 

@@ -4,7 +4,7 @@ from collections import Counter
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from packhorse.runtime.threads import Threads, shared_result
+from packhorse.runtime.threads import LoopWakeups, Threads
 from packhorse_services.publisher.queues.cache.columns import ColumnSegment
 from packhorse_services.publisher.queues.cache.filling import add_rows, rows_of
 from packhorse_services.publisher.queues.cache.filters import ALL, EntryFilter
@@ -46,7 +46,7 @@ class JournalPages:
         reading = self._page(wanted)
         self._waiting[reading] += 1
         try:
-            return await shared_result(reading, timeout)
+            return await LoopWakeups().result(reading, timeout)
         finally:
             self._waiting[reading] -= 1
             if not self._waiting[reading]:

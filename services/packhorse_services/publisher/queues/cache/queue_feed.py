@@ -12,7 +12,7 @@ from packhorse.errors import Transient
 from packhorse.messaging.api import Journal, Record
 from packhorse.messaging.reading import Polled, Progress, follow, keep_following
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
-from packhorse.runtime.threads import Threads, shared_result
+from packhorse.runtime.threads import LoopWakeups, Threads
 from packhorse_services.publisher.queues.cache.columns import QueueEntry
 from packhorse_services.publisher.queues.cache.journal_pages import JournalPages, PageRange
 from packhorse_services.publisher.queues.cache.position_check import PositionCheck
@@ -100,7 +100,7 @@ class QueueFeed(WorkerComponent):
         fetch = self.want(offset)
         if fetch is not None:
             try:
-                await shared_result(fetch, timeout)
+                await LoopWakeups().result(fetch, timeout)
             except TimeoutError as error:
                 if not self._begun.is_set():
                     raise QueueLoading("the journal can't be read now; try again later") from error
