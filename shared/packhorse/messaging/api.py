@@ -44,6 +44,11 @@ class TopicMissing(Permanent):
     """The topic does not exist; create it with `packhorse topics create`."""
 
 
+def topic_missing(topic: str) -> TopicMissing:
+    """Return the error that says so."""
+    return TopicMissing(f"topic {topic} does not exist; create it with `packhorse topics create`")
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """What a partition holds: offsets from `oldest` up to, not including, `next`."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from packhorse.messaging.api import TopicSpec
+from packhorse.messaging.api import TopicSpec, topic_missing
 
 
 def topic_faults(wanted: Sequence[TopicSpec], found: Mapping[str, TopicSpec]) -> list[str]:
@@ -13,7 +13,7 @@ def topic_faults(wanted: Sequence[TopicSpec], found: Mapping[str, TopicSpec]) ->
 def _faults(wanted: TopicSpec, found: TopicSpec | None) -> list[str]:
     name = wanted.name
     if found is None:
-        return [f"topic {name} does not exist; create it with `packhorse topics create`"]
+        return [str(topic_missing(name))]
     faults = []
     if found.partitions != wanted.partitions:
         faults.append(

@@ -5,7 +5,7 @@ import uuid
 from bisect import bisect_left
 
 from packhorse.clock import Clock, SystemClock
-from packhorse.messaging.api import Bounds, Record, TopicMissing, TopicSpec
+from packhorse.messaging.api import Bounds, Record, TopicMissing, TopicSpec, topic_missing
 
 
 class MemoryPartition:
@@ -57,7 +57,7 @@ class MemoryLog:
     def topic(self, name: str) -> MemoryTopic:
         """Return a topic; the caller holds the lock. Raises `TopicMissing`."""
         if name not in self.topics:
-            raise TopicMissing(f"topic {name} does not exist; run `packhorse topics create`")
+            raise topic_missing(name)
         return self.topics[name]
 
     def remove_topic(self, name: str) -> None:

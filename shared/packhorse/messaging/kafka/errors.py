@@ -3,7 +3,7 @@
 from confluent_kafka import KafkaError, KafkaException
 
 from packhorse.errors import PackhorseError, Permanent
-from packhorse.messaging.api import JournalUnavailable, TopicMissing
+from packhorse.messaging.api import JournalUnavailable, topic_missing
 
 _MISSING = frozenset(
     {
@@ -58,11 +58,6 @@ def is_damage(error: KafkaError) -> bool:
 def leads_elsewhere(error: BaseException | None) -> bool:
     """Return whether `error` says that the client asked a broker which no longer leads."""
     return isinstance(error, KafkaException) and error.args[0].code() in _ELSEWHERE
-
-
-def topic_missing(topic: str) -> TopicMissing:
-    """Return the error that says so."""
-    return TopicMissing(f"topic {topic} does not exist; create it with `packhorse topics create`")
 
 
 def is_forbidden(error: KafkaError) -> bool:

@@ -23,14 +23,13 @@ from confluent_kafka.admin import (
     TopicDescription,
 )
 
-from packhorse.messaging.api import Bounds, JournalUnavailable, OffsetOutOfRange
+from packhorse.messaging.api import Bounds, JournalUnavailable, OffsetOutOfRange, topic_missing
 from packhorse.messaging.kafka.appending import TopicShape
 from packhorse.messaging.kafka.clients import ANSWER_SECONDS, BATCH_BYTES, Clients
 from packhorse.messaging.kafka.errors import (
     KafkaRefused,
     is_missing,
     leads_elsewhere,
-    topic_missing,
     translated,
 )
 

@@ -16,9 +16,10 @@ from packhorse.messaging.api import (
     NotAppended,
     Outgoing,
     RecordTooLarge,
+    topic_missing,
 )
 from packhorse.messaging.kafka.clients import Clients
-from packhorse.messaging.kafka.errors import forbidden, is_forbidden, is_missing, topic_missing
+from packhorse.messaging.kafka.errors import forbidden, is_forbidden, is_missing
 
 logger = logging.getLogger(__name__)
 

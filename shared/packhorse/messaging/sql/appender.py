@@ -18,6 +18,7 @@ from packhorse.messaging.api import (
     Outgoing,
     RecordTooLarge,
     TopicMissing,
+    topic_missing,
 )
 from packhorse.messaging.partitioning import partition_for
 from packhorse.messaging.sql.catalogue import SqlTopic
@@ -111,9 +112,7 @@ class SqlAppender:
     def _accepting(self, waiting: Waiting) -> SqlTopic:
         topic = self._topics.get(waiting.topic)
         if topic is None:
-            raise TopicMissing(
-                f"topic {waiting.topic} does not exist; create it with `packhorse topics create`"
-            )
+            raise topic_missing(waiting.topic)
         limit = topic.spec.max_record_bytes
         if max(len(waiting.body), waiting.size - len(waiting.body)) > limit:
             raise RecordTooLarge(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from packhorse.messaging.api import Bounds, TopicMissing, TopicSpec
+from packhorse.messaging.api import Bounds, TopicMissing, TopicSpec, topic_missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,7 @@ def find_topic(connection: psycopg.Connection, name: str) -> SqlTopic:
     try:
         return find_topics(connection, [name])[name]
     except KeyError:
-        raise TopicMissing(
-            f"topic {name} does not exist; create it with `packhorse topics create`"
-        ) from None
+        raise topic_missing(name) from None
 
 
 def create_topics(connection: psycopg.Connection, topics: Sequence[TopicSpec]) -> None:
