@@ -54,7 +54,7 @@ class Source:
         ]
 
     async def _ask(self, method: str) -> Producer:
-        async with async_pool(self.author.database_url, "tests-producers", size=1) as pool:
+        async with async_pool(self.author.database_url, "tests-producers") as pool:
             registry = ProducerRegistry(pool, AGENT, self._limit, patience_s=20)
             producer: Producer = await getattr(registry, method)(self.caller, self.name)
             return producer

@@ -35,14 +35,14 @@ def test_in_session_mode_every_connection_has_its_time_limits(databases: Databas
         with pool.share(1).connection() as connection:
             assert connection.execute(_IN_FORCE).fetchone()[1:] == ("11s", "12s", "13s")
         pool.stop(120)
-        assert asyncio.run(_in_force_in_routes(url)) == ("11s", "12s", "13s")
+        assert asyncio.run(_in_force_in_routes(url)) == ("1min", "10s", "30s")
         with bookkeeper_connection(url, "tests") as patient:
             assert patient.execute(_IN_FORCE).fetchone()[1:] == ("4s", "2s", "5s")
 
 
 async def _in_force_in_routes(url: str) -> tuple[str, ...]:
     async with (
-        async_pool(url, "tests", timeouts=_LIMITS) as pool,
+        async_pool(url, "tests") as pool,
         pool.connection() as connection,
     ):
         row = await (await connection.execute(_IN_FORCE)).fetchone()

@@ -35,16 +35,14 @@ def retry_pause_s(failures: int) -> float:
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
 
 
-def async_pool(
-    url: str, application: str, *, timeouts: Timeouts = DEFAULT_TIMEOUTS, size: int = 8
-) -> AsyncConnectionPool[psycopg.AsyncConnection]:
+def async_pool(url: str, application: str) -> AsyncConnectionPool[psycopg.AsyncConnection]:
     """Return an unopened pool for routes; the app's lifespan awaits its `open` and `close`."""
     return AsyncConnectionPool(
         conninfo(url),
         connection_class=AsyncSessionConnection,
-        kwargs=_arguments(url, application, timeouts),
+        kwargs=_arguments(url, application, DEFAULT_TIMEOUTS),
         min_size=0,
-        max_size=size,
+        max_size=8,
         max_idle=IDLE_S,
         timeout=PATIENCE_S,
         check=AsyncConnectionPool.check_connection,

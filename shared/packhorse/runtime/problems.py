@@ -67,7 +67,6 @@ GENERIC: Mapping[int, ProblemKind] = {
     403: ProblemKind(403, "forbidden", "The token does not allow this"),
     404: ProblemKind(404, "not-found", "There is nothing here"),
     405: ProblemKind(405, "method-not-allowed", "This resource has no such method"),
-    406: ProblemKind(406, "not-acceptable", "No such representation"),
     408: ProblemKind(408, "too-slow", "The request body came too slowly"),
     409: ProblemKind(409, "conflict", "The request conflicts with the present state"),
     410: ProblemKind(410, "gone", "It is no longer here"),
@@ -76,12 +75,10 @@ GENERIC: Mapping[int, ProblemKind] = {
     415: ProblemKind(415, "unsupported-media-type", "The request body has the wrong media type"),
     416: ProblemKind(416, "range-not-satisfiable", "The range lies outside"),
     422: INVALID_REQUEST,
-    428: ProblemKind(428, "precondition-required", "Say which version you mean, with If-Match"),
     429: ProblemKind(429, "too-many-requests", "Too many requests"),
     431: ProblemKind(431, "head-too-large", "The request line and headers are too large"),
     500: INTERNAL,
     503: UNAVAILABLE,
-    507: ProblemKind(507, "insufficient-storage", "The store is full"),
 }
 
 Table = Mapping[type[Exception], ProblemKind]

@@ -35,9 +35,9 @@ class RecentEvents:
     memory is bounded however many there are.
     """
 
-    def __init__(self, decode: Decode, *, events: int = _EVENTS, size: int = _BYTES) -> None:
+    def __init__(self, decode: Decode, *, events: int = _EVENTS) -> None:
         self.decode = decode
-        self._max_events, self._max_size = events, size
+        self._max_events = events
         self._lock = threading.Lock()
         self._events: list[tuple[int, LiveEvent]] = []
         self._size = 0
@@ -90,7 +90,7 @@ class RecentEvents:
 
     def _trim(self) -> None:
         """Remove the oldest quarter when there are too many: one by one would cost more."""
-        while len(self._events) > self._max_events or self._size > self._max_size:
+        while len(self._events) > self._max_events or self._size > _BYTES:
             gone = max(1, len(self._events) // 4)
             self._size -= sum(_cost(event) for _, event in self._events[:gone])
             self._low = self._events[gone - 1][0] + 1
