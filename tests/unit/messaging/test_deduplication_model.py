@@ -18,7 +18,7 @@ from tests.harness.deduplication_model import DeduplicationMachine
 from tests.harness.depth import examples
 from tests.harness.machines import play
 
-NOTICED = (AssertionError, PackhorseError, ExceptionGroup)
+NOTICED = (AssertionError, PackhorseError)
 """How the machine reports a build that is wrong: a wrong answer, or one that it did not expect."""
 
 
