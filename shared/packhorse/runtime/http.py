@@ -20,7 +20,6 @@ from packhorse.runtime.auth import Authenticator, require
 from packhorse.runtime.direct_routes import DirectRoutes
 from packhorse.runtime.edge import Edge, respond_to
 from packhorse.runtime.lifecycle import Component
-from packhorse.runtime.limits import DEFAULT_LIMITS, ServiceLimits
 from packhorse.runtime.metrics import BUILD, Reported
 from packhorse.runtime.openapi import complete
 from packhorse.runtime.problems import GENERIC, TABLE, Problem, ProblemKind, Table
@@ -57,7 +56,6 @@ class ServiceDescription:
     title: str
     text: str
     problems: Mapping[type[Exception], ProblemKind] = field(default_factory=dict)
-    limits: ServiceLimits = DEFAULT_LIMITS
     documentation: Sequence[str] = ()
 
 
@@ -77,7 +75,7 @@ def create_app(
     """
     table: Table = {**TABLE, **service.problems}
     app = _bare_app(service.title, service.text, lifespan)
-    app.state.problems, app.state.limits = table, service.limits
+    app.state.problems = table
     app.state.authenticator, app.state.agent = authenticator, agent
     app.state.readiness = readiness
     app.state.stopping = asyncio.Event()

@@ -55,12 +55,12 @@ def sample_app(
         ServiceDescription(
             *("sample", "for tests"),
             problems={Missing: ProblemKind(404, "missing", "Missing")},
-            limits=limits,
         ),
         authenticator or Authenticator.off(),
         Readiness(readiness, warnings=warnings, timeout_s=LONG_S, warning_s=LONG_S),
         **options,
     )
+    app.state.limits = limits
     add_routes(app, _routes())
     return app
 

@@ -10,7 +10,6 @@ from packhorse.runtime import logs
 from packhorse.runtime.auth import Authenticator, authenticator_for
 from packhorse.runtime.configuration import loaded
 from packhorse.runtime.http import ServiceDescription, add_routes, create_app
-from packhorse.runtime.limits import ServiceLimits
 from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.serve import run_service
@@ -24,15 +23,10 @@ DESCRIPTION = "Shows what the pipeline has measured: latency, throughput, backlo
 _PROBLEMS: Mapping[type[Exception], ProblemKind] = {
     SchemaChanged: ProblemKind(503, "schema-changed", "The tables are those of another version")
 }
-_LIMITS = ServiceLimits(in_flight=32)
-"""Each request may read tables, which takes memory."""
-
-
 _SERVICE = ServiceDescription(
     "packhorse pipeline",
     DESCRIPTION,
     problems=_PROBLEMS,
-    limits=_LIMITS,
     documentation=(__package__,),
 )
 
