@@ -20,11 +20,9 @@ from fastapi import FastAPI
 from packhorse.runtime.configuration import ProcessConfiguration
 from packhorse.runtime.connection import STALL_TIMEOUT_S, BoundedProtocol
 from packhorse.runtime.lifecycle import Component, Lifecycle
-from packhorse.runtime.limits import DEFAULT_LIMITS, ServiceLimits, limits_of
+from packhorse.runtime.limits import limits_of
 from packhorse.runtime.open_connections import OpenConnections
 from packhorse.runtime.threads import Threads
-
-__all__ = ["Component", "run", "run_service"]
 
 logger = logging.getLogger(__name__)
 
@@ -41,24 +39,25 @@ _THREADS = min(32, (os.cpu_count() or 1) + 4)
 """How many threads do what blocks, for asyncio; as many as its own executor has."""
 
 
-def run(
+def run_service(
     app: FastAPI,
-    *,
-    host: str,
-    port: int,
+    settings: ProcessConfiguration,
     components: Sequence[Component] = (),
+    *,
+    port: int | None = None,
     grace_s: int = GRACE_S,
-    limits: ServiceLimits = DEFAULT_LIMITS,
 ) -> None:
     """Start the components, serve until SIGTERM or SIGINT, stop the components.
 
-    Prints one line of JSON on standard output once requests are taken. Port 0 takes a free one.
-    Raises `SystemExit(1)` when a component died, so that a supervisor starts the program again.
+    Serves where the settings say, within the limits that they set, and prints one line of JSON on
+    standard output once requests are taken. Port 0 takes a free one. Raises `SystemExit(1)` when
+    a component died, so that a supervisor starts the program again.
     """
     gc.freeze()  # what was imported stays: no collection has to look through it
     gc.set_threshold(_YOUNG_OBJECTS)
-    with _ending_by_signal(), _listening(host, port) as listener:
-        app.state.limits = limits
+    at = settings.port if port is None else port
+    with _ending_by_signal(), _listening(settings.host, at) as listener:
+        app.state.limits = limits_of(settings)
         with Lifecycle(components) as lifecycle:
             app.state.readiness.add("components", lifecycle.check)
             server = _Server(app, listener, lifecycle, grace_s)
@@ -69,23 +68,6 @@ def run(
         logger.info("stopped")
     if server.died:
         raise SystemExit(1)
-
-
-def run_service(
-    app: FastAPI,
-    settings: ProcessConfiguration,
-    components: Sequence[Component] = (),
-    *,
-    port: int | None = None,
-) -> None:
-    """Run a service's app where its settings say, within the limits that they set."""
-    run(
-        app,
-        host=settings.host,
-        port=settings.port if port is None else port,
-        components=components,
-        limits=limits_of(settings),
-    )
 
 
 class _Server(uvicorn.Server):

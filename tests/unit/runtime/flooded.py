@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 
 from packhorse.runtime import connection, logs, serve
 from packhorse.runtime.auth import Authenticator, Principal, require
+from packhorse.runtime.configuration import ProcessConfiguration
 from packhorse.runtime.http import ServiceDescription, add_routes, create_app
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.token_file import TokenFile
@@ -45,4 +46,4 @@ if __name__ == "__main__":
     logs.configure()
     # A silent connection is closed to make room, and for nothing else while the tests connect.
     connection.HEAD_TIMEOUT_S = 120
-    serve.run(create(), host="127.0.0.1", port=0)
+    serve.run_service(create(), ProcessConfiguration())

@@ -14,6 +14,7 @@ from fastapi.responses import StreamingResponse
 from packhorse.errors import Permanent, Transient
 from packhorse.runtime import connection, logs, serve
 from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.configuration import ProcessConfiguration
 from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.lifecycle import Worker
 from packhorse.runtime.readiness import Readiness
@@ -106,10 +107,9 @@ if __name__ == "__main__":
     if sys.argv[1] == "impatient with heads":
         connection.HEAD_TIMEOUT_S = 0.2
     with plain_refusals():
-        serve.run(
+        serve.run_service(
             create(),
-            host="127.0.0.1",
-            port=0,
-            components=[Announced(), Worker("mortal", mortal)],
+            ProcessConfiguration(),
+            [Announced(), Worker("mortal", mortal)],
             grace_s=2 if sys.argv[1] == "deaf" else 120,
         )
