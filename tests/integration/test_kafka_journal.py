@@ -17,6 +17,7 @@ from packhorse.messaging.api import (
     Outgoing,
     Reader,
     Record,
+    RecordTooLarge,
     TopicMissing,
     TopicSpec,
 )
@@ -157,6 +158,20 @@ def test_a_topic_with_kafkas_own_defaults_is_refused_with_the_reason(
         assert name in sentence
         assert "kafka-configs.sh" in sentence
     assert len(sentences) == 4
+
+
+def test_a_topic_whose_batches_are_too_small_says_what_to_raise(
+    kafka: RunningKafka, journal: Journal
+) -> None:
+    name = fresh_name()
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    topic = NewTopic(name, 1, 1, config={"max.message.bytes": "200000"})
+    (created,) = client.create_topics([topic]).values()
+    created.result(DEADLINE_S)
+    refused = journal.append(name, Outgoing(b"")).exception(DEADLINE_S)
+    assert isinstance(refused, RecordTooLarge)
+    for word in (name, "max.message.bytes less 262144", "`packhorse topics check`"):
+        assert word in str(refused)
 
 
 def test_r28_the_brokers_clock_dates_a_record(kafka: RunningKafka, journal: Journal) -> None:

@@ -14,6 +14,7 @@ from packhorse.messaging.api import (
     RecordTooLarge,
     TopicMissing,
 )
+from packhorse.messaging.kafka.clients import BATCH_BYTES
 from packhorse.messaging.kafka.link import Link
 from packhorse.messaging.partitioning import partition_for
 
@@ -95,8 +96,9 @@ class KafkaAppender:
         if limit is not None and len(record.value) > limit:
             self._forget(topic)  # the next append asks whether the limit was raised meanwhile
             raise RecordTooLarge(
-                f"{len(record.value)} bytes are more than the {limit} that {topic} accepts; "
-                "put the body in the blob store"
+                f"{len(record.value)} bytes are more than the {limit} that {topic} accepts, its "
+                f"max.message.bytes less {BATCH_BYTES}; put the body in the blob store, or raise "
+                "the setting (`packhorse topics check` says to what)"
             )
 
     def _usable_link(self) -> Link:
