@@ -14,20 +14,15 @@ from packhorse.db.version import HEAD, VERSION_TABLE
 _LOCK = 0x7061636B  # "pack": two programs that start at once must not both migrate
 _UNHURRIED = Timeouts(statement_ms=0, lock_ms=0, idle_in_transaction_ms=60_000)
 """A migration takes as long as it takes; a process that is paused in one ends no other's start."""
-_FIRST_KNOWN_TABLE = "0016"
-"""Programs up to this schema look into `alembic_version`, and refuse a number above it there."""
+_FIRST = "0001"
+"""What programs have to know where no migration has taken anything away."""
 
 _TABLE = f"""
-CREATE TABLE IF NOT EXISTS {VERSION_TABLE} (
+CREATE TABLE {VERSION_TABLE} (
     version_num varchar(32) PRIMARY KEY,
-    needs_program varchar(32) NOT NULL DEFAULT '{_FIRST_KNOWN_TABLE}'
+    needs_program varchar(32) NOT NULL DEFAULT '{_FIRST}'
 )
 """
-_TABLE_BEFORE = (
-    "CREATE TABLE IF NOT EXISTS alembic_version (version_num varchar(32) PRIMARY KEY)",
-    "DELETE FROM alembic_version",
-    f"INSERT INTO alembic_version VALUES ('{_FIRST_KNOWN_TABLE}')",  # noqa: S608
-)
 
 
 def open_engine(url: str, application: str) -> Engine:
@@ -39,17 +34,17 @@ def open_engine(url: str, application: str) -> Engine:
     )
 
 
-def upgrade(url: str, application: str, revision: str = "head") -> None:
-    """Migrate to `revision`; a database that is there already, or beyond, is left as it is.
+def upgrade(url: str, application: str) -> None:
+    """Migrate to the newest schema; a database that is there already, or beyond, stays as it is.
 
     Raises `psycopg.Error`.
     """
     try:
         with open_engine(url, application).begin() as connection:
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-            if _adopt(connection) <= HEAD:
+            if _schema(connection) < HEAD:
                 config = _config(connection)
-                command.upgrade(config, revision)
+                command.upgrade(config, "head")
                 _publish(connection, ScriptDirectory.from_config(config))
     except DBAPIError as error:
         if isinstance(error.orig, psycopg.Error):
@@ -57,38 +52,22 @@ def upgrade(url: str, application: str, revision: str = "head") -> None:
         raise
 
 
-def _adopt(connection: Connection) -> str:
-    """Return the database's schema, empty for a new one; a table of before is taken over."""
-    before = connection.scalar(text("SELECT to_regclass('alembic_version')"))
+def _schema(connection: Connection) -> str:
+    """Return the database's schema, empty for a new one."""
     if not connection.scalar(text(f"SELECT to_regclass('{VERSION_TABLE}')")):
         connection.execute(text(_TABLE))
-        if before:
-            connection.execute(
-                text(f"INSERT INTO {VERSION_TABLE} SELECT version_num FROM alembic_version")  # noqa: S608
-            )
     return connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")) or ""  # noqa: S608
 
 
 def _publish(connection: Connection, scripts: ScriptDirectory) -> None:
-    """Store whether other programs can use the database: older ones, and those of before."""
-    revision = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))  # noqa: S608
-    if revision < _FIRST_KNOWN_TABLE:
-        return
+    """Store which other programs can use the database."""
     needs = max(
-        (
-            getattr(script.module, "needs_program", _FIRST_KNOWN_TABLE)
-            for script in scripts.walk_revisions()
-            if script.revision <= revision
-        ),
-        default=_FIRST_KNOWN_TABLE,
+        getattr(script.module, "needs_program", _FIRST) for script in scripts.walk_revisions()
     )
     connection.execute(
         text(f"UPDATE {VERSION_TABLE} SET needs_program = :needs"),  # noqa: S608
         {"needs": needs},
     )
-    if needs == _FIRST_KNOWN_TABLE:
-        for statement in _TABLE_BEFORE:
-            connection.execute(text(statement))
 
 
 def _config(connection: Connection) -> Config:

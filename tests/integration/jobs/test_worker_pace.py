@@ -93,10 +93,10 @@ def test_a_database_that_is_none_of_packhorses_is_an_error_that_says_what_to_run
     empty = databases.server.ensure_database("nobody_has_migrated")
     older = databases.new()
     with psycopg.connect(older) as connection:
-        connection.execute("UPDATE packhorse_schema SET version_num = '0014'")
+        connection.execute("UPDATE packhorse_schema SET version_num = '0001'")
     for url, reported in (
         (empty, "no schema of packhorse.*packhorse-jobs"),
-        (older, "schema 0014 of packhorse.*packhorse-jobs"),
+        (older, "schema 0001 of packhorse.*packhorse-jobs"),
         (databases.server.url("missing"), '"missing" does not exist'),
         ("postgresql://nobody:secret@127.0.0.1:1/a", "is it running"),
     ):

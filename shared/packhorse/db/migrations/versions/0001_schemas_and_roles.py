@@ -1,4 +1,8 @@
-"""Schemas, and the three roles of R23; roles belong to the server, so they may exist already."""
+"""Schemas, and the three roles of R23; roles belong to the server, so they may exist already.
+
+A database is its owner's: a login that was granted the roles for its own database could else use
+them in each database that it can enter.
+"""
 
 from alembic import op
 
@@ -23,3 +27,8 @@ def upgrade() -> None:
     op.execute("CREATE SCHEMA journal")
     op.execute(f"GRANT USAGE ON SCHEMA content TO {', '.join(ROLES)}")
     op.execute("GRANT USAGE ON SCHEMA bookkeeping TO packhorse_bookkeeper")
+    op.execute(
+        "DO $$ BEGIN EXECUTE format("
+        "'REVOKE CONNECT, TEMPORARY ON DATABASE %I FROM PUBLIC', current_database()"
+        "); END $$"
+    )

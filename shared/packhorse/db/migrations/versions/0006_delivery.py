@@ -1,51 +1,15 @@
-"""Tables of the publisher: producers, outcomes, known subscribers, commands, cursors."""
+"""Tables of the publisher: outcomes, known subscribers, samples of queues, commands, releases.
+
+A release is a distribution that goes out at a moment, or when somebody says so: its row ends in the
+transaction that writes its package (docs/adr/0094-releases.md).
+"""
 
 from alembic import op
 
-revision = "0007"
-down_revision = "0006"
+revision = "0006"
+down_revision = "0005"
 
 STATEMENTS = (
-    # Epochs of producers are never given twice, also not to another producer of the same name.
-    "CREATE SEQUENCE bookkeeping.producer_epoch",
-    """
-    CREATE TABLE bookkeeping.producer (
-        agent text NOT NULL,
-        caller text NOT NULL,
-        name text NOT NULL,
-        epoch bigint NOT NULL,
-        last_sequence bigint NOT NULL,
-        registered_at timestamptz NOT NULL DEFAULT now(),
-        used_at timestamptz NOT NULL DEFAULT now(),
-        PRIMARY KEY (agent, caller, name)
-    ) WITH (fillfactor = 50)
-    """,
-    "CREATE INDEX producer_age ON bookkeeping.producer (used_at)",
-    "ALTER TABLE bookkeeping.outbox ADD COLUMN producer_name text, "
-    "ADD COLUMN producer_epoch bigint, ADD COLUMN producer_sequence bigint, "
-    "ADD CHECK (num_nulls(producer_name, producer_epoch, producer_sequence) IN (0, 3))",
-    """
-    CREATE INDEX outbox_producer ON bookkeeping.outbox (producer_name, producer_sequence)
-        WHERE producer_name IS NOT NULL
-    """,
-    # Offsets of an earlier log say nothing about the present one: each log is a generation.
-    "ALTER TABLE bookkeeping.slot ADD COLUMN generation integer NOT NULL DEFAULT 1",
-    "ALTER TABLE bookkeeping.outbox ADD COLUMN generation integer NOT NULL DEFAULT 1",
-    """
-    CREATE INDEX outbox_placed ON bookkeeping.outbox (generation, log_offset)
-        WHERE log_offset IS NOT NULL
-    """,
-    "ALTER TABLE bookkeeping.idempotency_key ADD COLUMN log_offset bigint",
-    "CREATE INDEX idempotency_key_package ON bookkeeping.idempotency_key (package_id)",
-    """
-    CREATE TABLE bookkeeping.deduplication_snapshot (
-        topic text PRIMARY KEY,
-        journal_id text NOT NULL,
-        position bigint NOT NULL,
-        producers jsonb NOT NULL,
-        taken_at timestamptz NOT NULL DEFAULT now()
-    )
-    """,
     """
     CREATE TABLE bookkeeping.outcome (
         agent text NOT NULL,
@@ -55,7 +19,7 @@ STATEMENTS = (
         package_id text NOT NULL,
         -- IMPORTED: a later decision has taken the outcome back; a repeat of it changes nothing.
         status text NOT NULL
-            CHECK (status IN ('REMOVED', 'REMOVED_FAILED', 'SKIPPED', 'IMPORTED')),
+            CHECK (status IN ('IMPORTED', 'REMOVED', 'REMOVED_FAILED', 'SKIPPED', 'DUPLICATE')),
         attempts integer NOT NULL,
         reason text NOT NULL,
         command_id text NOT NULL,
@@ -63,6 +27,8 @@ STATEMENTS = (
         recorded_at timestamptz NOT NULL DEFAULT now(),
         entry bytea,
         redistributed_as text NOT NULL DEFAULT '',
+        dismissed_at timestamptz,
+        left_out boolean NOT NULL DEFAULT false,
         PRIMARY KEY (agent, subscriber, journal_id, log_offset)
     )
     """,
@@ -78,6 +44,7 @@ STATEMENTS = (
         subscriber text NOT NULL,
         announcement bytea NOT NULL,
         seen_at timestamptz NOT NULL,
+        forgotten_at timestamptz,
         PRIMARY KEY (agent, subscriber)
     ) WITH (fillfactor = 50)
     """,
@@ -113,10 +80,52 @@ STATEMENTS = (
     CREATE INDEX command_unsent ON bookkeeping.command (agent, issued_at, command_id)
         WHERE state = 'ISSUED'
     """,
-    "GRANT SELECT, INSERT, UPDATE, DELETE ON bookkeeping.producer, "
-    "bookkeeping.deduplication_snapshot, bookkeeping.outcome, bookkeeping.known_subscriber, "
-    "bookkeeping.topic_cursor, bookkeeping.command TO packhorse_bookkeeper",
-    "GRANT SELECT, USAGE, UPDATE ON SEQUENCE bookkeeping.producer_epoch TO packhorse_bookkeeper",
+    """
+    CREATE TABLE bookkeeping.queue_sample (
+        agent text,
+        sampled_at timestamptz,
+        subscribers text[] NOT NULL,
+        lags real[] NOT NULL,
+        lengths bigint[] NOT NULL,
+        rates real[] NOT NULL,
+        settled bigint[] NOT NULL DEFAULT '{}',
+        started bigint[] NOT NULL DEFAULT '{}',
+        taken_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+        PRIMARY KEY (agent, sampled_at)
+    )
+    """,
+    """
+    CREATE TABLE bookkeeping.release (
+        release_id text PRIMARY KEY,
+        agent text NOT NULL,
+        name text NOT NULL DEFAULT '',
+        version integer NOT NULL DEFAULT 1,
+        state text NOT NULL
+            CHECK (state IN ('DRAFT', 'SCHEDULED', 'SENT', 'FAILED', 'CANCELLED')),
+        fires_at timestamptz,
+        job bigint,
+        caller text NOT NULL,
+        roots text[] NOT NULL,
+        action text NOT NULL,
+        paths text[] NOT NULL,
+        deep_paths text[] NOT NULL,
+        traceparent text NOT NULL DEFAULT '',
+        package_id text NOT NULL DEFAULT '',
+        reason text NOT NULL DEFAULT '',
+        created_at timestamptz NOT NULL DEFAULT now(),
+        changed_at timestamptz NOT NULL DEFAULT now(),
+        targets text[] NOT NULL DEFAULT '{}',
+        CHECK (state <> 'SCHEDULED' OR fires_at IS NOT NULL)
+    )
+    """,
+    "CREATE INDEX release_moment ON bookkeeping.release (agent, fires_at, release_id)",
+    "CREATE INDEX release_ended ON bookkeeping.release (changed_at)"
+    " WHERE state IN ('SENT', 'FAILED', 'CANCELLED')",
+    "CREATE UNIQUE INDEX release_name ON bookkeeping.release (agent, name)"
+    " WHERE name <> '' AND state IN ('DRAFT', 'SCHEDULED', 'FAILED')",
+    "GRANT SELECT, INSERT, UPDATE, DELETE ON bookkeeping.outcome, bookkeeping.known_subscriber, "
+    "bookkeeping.topic_cursor, bookkeeping.command, bookkeeping.queue_sample, "
+    "bookkeeping.release TO packhorse_bookkeeper",
 )
 
 

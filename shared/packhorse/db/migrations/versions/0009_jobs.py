@@ -7,8 +7,8 @@ a topic with one row. Every index of waiting jobs holds only what may be begun n
 
 from alembic import op
 
-revision = "0012"
-down_revision = "0011"
+revision = "0009"
+down_revision = "0008"
 
 _UNFINISHED = """
     number bigint PRIMARY KEY,
@@ -35,7 +35,7 @@ _UNFINISHED = """
     extra jsonb NOT NULL DEFAULT '{}'
 """
 
-STATEMENTS: tuple[str, ...] = (
+STATEMENTS = (
     "CREATE SCHEMA jobs",
     "GRANT USAGE ON SCHEMA jobs TO packhorse_bookkeeper",
     """
@@ -103,6 +103,7 @@ STATEMENTS: tuple[str, ...] = (
     "CREATE INDEX job_reserved ON jobs.job (topic, open_at) "
     "WHERE state = 'QUEUED' AND open_at IS NOT NULL",
     "CREATE INDEX job_active ON jobs.job (topic, runtime_id) WHERE state = 'ACTIVE'",
+    "CREATE INDEX job_schedule ON jobs.job (schedule) WHERE schedule IS NOT NULL",
     f"""
     CREATE TABLE jobs.finished ({_UNFINISHED},
         queue text COLLATE "C" NOT NULL,
@@ -139,8 +140,20 @@ STATEMENTS: tuple[str, ...] = (
         PRIMARY KEY (queue, topic, instance)
     ) WITH (fillfactor = 50)
     """,
+    # What the jobs service knows of requests that were sent twice.
+    """
+    CREATE TABLE jobs.request_key (
+        caller text COLLATE "C" NOT NULL,
+        key text COLLATE "C" NOT NULL,
+        fingerprint bytea NOT NULL,
+        number bigint,
+        created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+        PRIMARY KEY (caller, key)
+    )
+    """,
+    "CREATE INDEX request_key_age ON jobs.request_key (created_at)",
     "GRANT SELECT, INSERT, UPDATE, DELETE ON jobs.queue, jobs.topic, jobs.worker, jobs.job, "
-    "jobs.finished, jobs.statistics TO packhorse_bookkeeper",
+    "jobs.finished, jobs.statistics, jobs.request_key TO packhorse_bookkeeper",
     "GRANT USAGE ON SEQUENCE jobs.number TO packhorse_bookkeeper",
 )
 
