@@ -64,6 +64,7 @@ def test_bash_completes_the_names_of_what_is_there(up: Up, commands: Path) -> No
     completes(*data, "suspend", "job-queue", "house", to=["housekeeping"])
     completes(*data, "resume", "schedule", "packhorse.clean", to=["packhorse.cleanup"])
     completes(*data, "get", "jobs", "--queue", "house", to=["housekeeping"])
+    packhorse_program("job", "add", "packhorse/cleanup/run", *data)
     topics = partial(found, *data, "get", "jobs", "--topic", "packhorse/c")
     eventually(lambda: "packhorse/cleanup/run" in topics(), what="the topic is completed")
 

@@ -1,4 +1,4 @@
-"""The cleanup by its schedule: one run at its time however many instances, retries, upgrades."""
+"""The cleanup by its schedule: one run at its time however many instances, retries."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,7 +13,7 @@ import pytest
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.jobs.scheduling.definition import Schedule
-from packhorse.jobs.scheduling.store import get_schedule, list_fire_times, replace_schedule
+from packhorse.jobs.scheduling.store import declare_schedule, list_fire_times, replace_schedule
 from packhorse.jobs.scheduling.timing import Cron, Every
 from packhorse.messaging.api import JournalUnavailable
 from packhorse.runtime.auth import Authenticator
@@ -24,7 +24,7 @@ from packhorse_services.cleanup import app, ledger
 from packhorse_services.cleanup.app import LEADER_TASK, cleanup_service
 from packhorse_services.cleanup.report import RunState
 from packhorse_services.cleanup.runner import request_run
-from packhorse_services.cleanup.schedule import adopt, schedule_of
+from packhorse_services.cleanup.schedule import schedule_of
 from packhorse_services.cleanup.settings import Settings
 from packhorse_services.cleanup.sweep import Sweep
 from tests.harness.cleanup import Altered, Stage, staged
@@ -68,8 +68,7 @@ def bookkeeping(stage: Stage) -> Iterator[psycopg.Connection]:
 
 def declare(stage: Stage, when: Any = TWELVE_HOURS) -> Schedule:
     with bookkeeping(stage) as connection:
-        adopt(connection, when)
-        return get_schedule(connection, NAME)
+        return declare_schedule(connection, schedule_of(when))
 
 
 def states(stage: Stage) -> list[str]:
@@ -96,9 +95,8 @@ def is_idle(stage: Stage) -> bool:
 def test_r21_of_many_instances_one_runs_and_once_a_period(stage: Stage) -> None:
     old = stage.publish()
     stage.forget_log()
-    # The template of this database was made when the tests began: that is not now.
-    stage.database.execute("UPDATE bookkeeping.cleanup SET next_run_at = now()")
     declare(stage)
+    come_now(stage)
     with instances(stage, "one", "two", "three"):
         for expected in (1, 2):
             eventually(lambda number=expected: states(stage) == ["SUCCEEDED"] * number)
@@ -109,13 +107,6 @@ def test_r21_of_many_instances_one_runs_and_once_a_period(stage: Stage) -> None:
     assert not stage.has(old)
     with bookkeeping(stage) as connection:
         assert [one.outcome for one in list_fire_times(connection, NAME)] == ["FIRED"] * 3
-
-
-def test_an_upgrade_keeps_the_time_at_which_the_next_run_was_to_come(stage: Stage) -> None:
-    stage.database.execute("UPDATE bookkeeping.cleanup SET next_run_at = now() + interval '5 h'")
-    first = declare(stage)
-    assert 4.9 < due_in(stage, first) <= 5
-    assert declare(stage) == first, "and only the first time"
 
 
 def test_new_settings_are_followed_unless_an_operator_has_changed_the_schedule(
@@ -143,6 +134,7 @@ def test_a_run_that_fails_comes_again_soon_and_then_ever_later(stage: Stage) -> 
         raise JournalUnavailable("the broker is away")
 
     declare(stage)
+    come_now(stage)
     away = Altered(stage.journal, {"bounds": fail})
     with instances(stage, "one", journal=away):
         [(pause, reported, attempts)] = eventually(lambda: comes_again(stage))
@@ -179,14 +171,14 @@ def test_a_requested_run_that_fails_comes_again_as_it_was(stage: Stage) -> None:
 
 
 def test_a_run_that_waits_without_a_job_is_done_by_the_next_one(stage: Stage) -> None:
-    stage.database.execute("UPDATE bookkeeping.cleanup SET next_run_at = now()")
     with bookkeeping(stage) as connection:
-        ledger.request(connection, "an older version", dry_run=False)
+        ledger.request(connection, "nobody's job", dry_run=False)
     declare(stage)
+    come_now(stage)
     with instances(stage, "one"):
         eventually(lambda: states(stage) == ["SUCCEEDED"] * 2)
     origins = [run.origin for run in ledger.recent(stage.database, 2)]
-    assert origins == ["schedule", "an older version"]
+    assert origins == ["schedule", "nobody's job"]
 
 
 def test_more_than_one_run_may_do_is_done_at_once(
@@ -196,6 +188,7 @@ def test_more_than_one_run_may_do_is_done_at_once(
     packages = [stage.publish() for _ in range(5)]
     stage.forget_log()
     declare(stage)
+    come_now(stage)
     with instances(stage, "one"):
         eventually(lambda: states(stage) == ["SUCCEEDED"] * 3)
     assert not any(map(stage.has, packages))

@@ -26,7 +26,6 @@ from packhorse_services.cleanup import ledger
 from packhorse_services.cleanup.app import LEADER_TASK, cleanup_service, sweep_of
 from packhorse_services.cleanup.report import as_lines, with_removals
 from packhorse_services.cleanup.runner import run_by_hand
-from packhorse_services.cleanup.schedule import adopt
 from packhorse_services.cleanup.settings import Settings
 from packhorse_services.cleanup.sweep import ForeignLog, Sweep
 
@@ -83,12 +82,11 @@ def run(
 
 
 def _begin(settings: Settings, sweep: Sweep, journal: Journal) -> None:
-    """Declare the schedule, and say at once what would let every run fail."""
+    """Say at once what would let every run fail."""
     with (
         connect(settings.database_url.get_secret_value(), "packhorse-cleanup") as connection,
         bookkeeping(connection),
     ):
-        adopt(connection, settings.when)
         try:
             sweep.require_published(connection, journal.identity(settings.topics.package))
         except ForeignLog as error:

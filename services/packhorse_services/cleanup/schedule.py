@@ -1,10 +1,7 @@
 """When the cleanup runs by itself: a schedule, which an operator sees and may change."""
 
-from psycopg import Connection
-
 from packhorse.jobs.queue import QueueConfiguration, QueueType
 from packhorse.jobs.scheduling.definition import JobAction, Missed, ScheduleDefinition
-from packhorse.jobs.scheduling.store import declare_schedule
 from packhorse.jobs.scheduling.timing import When
 
 RUN = "packhorse/cleanup/run"
@@ -35,13 +32,3 @@ def schedule_of(when: When) -> ScheduleDefinition:
         concurrent=False,
         missed=Missed.ONCE,
     )
-
-
-def adopt(connection: Connection, when: When) -> None:
-    """Declare the schedule; a new one begins when the run before it was to come.
-
-    That is at once in a new database, and when an older version had planned it in others. As the
-    bookkeeper.
-    """
-    [(planned,)] = connection.execute("SELECT next_run_at FROM bookkeeping.cleanup").fetchall()
-    declare_schedule(connection, schedule_of(when), first=planned)

@@ -27,10 +27,9 @@ CLEANUP = Table(
     ),
     Column("epoch", BigInteger, nullable=False, server_default=text("0")),
     Column("journal_id", Text, nullable=False, server_default=""),
-    Column("next_run_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     schema=BOOKKEEPING,
 )
-"""One row: whose turn it is, which journal the stored offsets speak of, when the next run is."""
+"""One row: whose turn it is, and which journal the stored offsets speak of."""
 
 CLEANUP_RUN = Table(
     "cleanup_run",

@@ -47,18 +47,14 @@ def database_time(connection: Connection) -> datetime:
     return moment
 
 
-def declare_schedule(
-    connection: Connection, definition: ScheduleDefinition, *, first: datetime | None = None
-) -> Schedule:
+def declare_schedule(connection: Connection, definition: ScheduleDefinition) -> Schedule:
     """Make a schedule of the product's own where it is absent, and return it as it is then.
-
-    One that is made now has its first fire time at `first`, if that is sooner.
 
     One that is there follows the definition unless somebody has changed it; whether it is
     suspended stays as it is. One that was removed comes back with the next declaration.
     """
     require_schedule(definition)
-    inserted = _insert(connection, definition, DECLARED, first)
+    inserted = _insert(connection, definition, DECLARED)
     if inserted is not None:
         return inserted
     stored = lock_schedule(connection, definition.name, None)
@@ -163,18 +159,12 @@ def _require_future(connection: Connection, definition: ScheduleDefinition) -> N
         raise InvalidSchedule(f"the moment {when.moment.isoformat()} has passed")
 
 
-def _insert(
-    connection: Connection,
-    definition: ScheduleDefinition,
-    origin: str,
-    first: datetime | None = None,
-) -> Schedule | None:
+def _insert(connection: Connection, definition: ScheduleDefinition, origin: str) -> Schedule | None:
     """Return None when there is one of the name."""
     now = database_time(connection)
-    planned = first_fire_time(definition, now)
     values = values_of(definition) | {
         "origin": origin,
-        "next_tick": min(filter(None, (planned, first)), default=None),
+        "next_tick": first_fire_time(definition, now),
         "times_left": definition.times,
         "planned_at": now,
     }

@@ -10,8 +10,7 @@ STATEMENTS = (
     CREATE TABLE bookkeeping.cleanup (
         singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
         epoch bigint NOT NULL DEFAULT 0,
-        journal_id text NOT NULL DEFAULT '',
-        next_run_at timestamptz NOT NULL DEFAULT now()
+        journal_id text NOT NULL DEFAULT ''
     )
     """,
     "INSERT INTO bookkeeping.cleanup DEFAULT VALUES",
