@@ -24,8 +24,8 @@ OWNERS = {
     f"{SERVICES}/publisher": "bookkeeping.command deduplication_snapshot idempotency_key outbox"
     " outcome producer queue_sample release slot stored_package topic_cursor",
     f"{SERVICES}/subscriber": "bookkeeping.applied_package applied_sequence attempt clear_command"
-    " command_position command_status content_filter joined_snapshot lane_control lease position"
-    " status status_mark",
+    " command_position command_status content_filter joined_snapshot lease position"
+    " status status_mark subscription_control",
 }
 """A folder, and the tables, all of one schema, that its modules may name."""
 

@@ -163,8 +163,7 @@ COMMAND_POSITION = Table(
 """The last command read from this subscriber's partition of the command topic."""
 
 SUBSCRIPTION_CONTROL = Table(
-    # "Lane" is an earlier word for subscription.
-    "lane_control",
+    "subscription_control",
     METADATA,
     Column("publisher_agent", _AGENT, primary_key=True),
     Column("desired", Text, nullable=False),

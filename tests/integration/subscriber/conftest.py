@@ -22,7 +22,7 @@ Workers = Callable[..., Worker]
 
 _FULL = (
     *("lease", "position", "attempt", "status", "status_mark", "clear_command"),
-    *("command_position", "applied_sequence", "applied_package", "lane_control"),
+    *("command_position", "applied_sequence", "applied_package", "subscription_control"),
     *("command_status", "audit", "joined_snapshot", "content_filter"),
 )
 _EMPTY = (

@@ -245,7 +245,8 @@ def _mark_sent(connection: Connection, agent: str, epoch: int, offset: int) -> b
     with connection.transaction():
         # A reset holds this row alone; what follows then sees what it did.
         connection.execute(
-            "SELECT FROM bookkeeping.lane_control WHERE publisher_agent = %s FOR SHARE", (agent,)
+            "SELECT FROM bookkeeping.subscription_control WHERE publisher_agent = %s FOR SHARE",
+            (agent,),
         )
         marked = connection.execute(
             _MARK,

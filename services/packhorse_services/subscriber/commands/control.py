@@ -56,7 +56,7 @@ class SubscriptionControl:
 def load(connection: Connection) -> dict[str, DesiredControl]:
     """Return what the database says; it goes with a copy, which stands still too (ADR 0015)."""
     rows = connection.execute(
-        "SELECT publisher_agent, desired, command_id FROM bookkeeping.lane_control"
+        "SELECT publisher_agent, desired, command_id FROM bookkeeping.subscription_control"
     )
     return {
         agent: DesiredControl(DesiredState(desired), by) for agent, desired, by in rows.fetchall()
@@ -66,7 +66,8 @@ def load(connection: Connection) -> dict[str, DesiredControl]:
 def lock(connection: Connection, agent: str) -> DesiredState:
     """Return the desired state of a subscription, and lock it until the commit."""
     row = connection.execute(
-        "SELECT desired FROM bookkeeping.lane_control WHERE publisher_agent = %s FOR UPDATE",
+        "SELECT desired FROM bookkeeping.subscription_control "
+        "WHERE publisher_agent = %s FOR UPDATE",
         (agent,),
     ).fetchone()
     return DesiredState.RUN if row is None else DesiredState(row[0])
@@ -76,7 +77,7 @@ def introduce(connection: Connection, agent: str) -> None:
     """Give a subscription that nobody spoke of a row, for `lock` to hold."""
     connection.execute(
         """
-        INSERT INTO bookkeeping.lane_control (publisher_agent, desired, command_id)
+        INSERT INTO bookkeeping.subscription_control (publisher_agent, desired, command_id)
         VALUES (%s, %s, '') ON CONFLICT DO NOTHING
         """,
         (agent, DesiredState.RUN.value),
@@ -87,7 +88,7 @@ def store(connection: Connection, agent: str, desired: DesiredState, command_id:
     """Write what is wanted of a subscription, in the caller's transaction."""
     connection.execute(
         """
-        INSERT INTO bookkeeping.lane_control (publisher_agent, desired, command_id)
+        INSERT INTO bookkeeping.subscription_control (publisher_agent, desired, command_id)
         VALUES (%s, %s, %s) ON CONFLICT (publisher_agent) DO UPDATE
         SET desired = excluded.desired, command_id = excluded.command_id,
             changed_at = clock_timestamp()

@@ -259,7 +259,7 @@ class CommandMachine(RuleBasedStateMachine):
     @invariant()
     def what_was_asked_is_stored(self) -> None:
         if hasattr(self, "worker"):
-            stored = self._rows("SELECT desired FROM bookkeeping.lane_control")
+            stored = self._rows("SELECT desired FROM bookkeeping.subscription_control")
             assert (stored[0][0] if stored else "RUN") == self.model.desired.value
             assert len(self._rows("SELECT FROM bookkeeping.audit")) == len(self.commands)
 

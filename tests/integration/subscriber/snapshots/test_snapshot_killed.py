@@ -56,7 +56,7 @@ def test_killed_in_the_middle_of_a_load_nothing_is_half_there(
         "INSERT INTO content.node VALUES ('/main/n6', 'x', '{}', '{}')",
         "INSERT INTO content.node VALUES ('/other', 'x', '{}', '{}')",
         "INSERT INTO content.node VALUES ('/other/n4', 'x', '{}', '{}')",
-        "SELECT FROM bookkeeping.lane_control WHERE publisher_agent = 'other' FOR UPDATE",
+        "SELECT FROM bookkeeping.subscription_control WHERE publisher_agent = 'other' FOR UPDATE",
     ):
         with held(database_url, statement):
             program.start()

@@ -95,7 +95,7 @@ STATEMENTS = (
     )
     """,
     """
-    CREATE TABLE bookkeeping.lane_control (
+    CREATE TABLE bookkeeping.subscription_control (
         publisher_agent text COLLATE "C" PRIMARY KEY,
         desired text NOT NULL CHECK (desired IN ('RUN', 'PAUSE', 'STOP')),
         command_id text NOT NULL,
@@ -164,7 +164,7 @@ STATEMENTS = (
     "GRANT SELECT, INSERT, UPDATE, DELETE ON bookkeeping.lease, bookkeeping.position, "
     "bookkeeping.attempt, bookkeeping.applied_sequence, bookkeeping.status, "
     "bookkeeping.status_mark, bookkeeping.clear_command, bookkeeping.command_position, "
-    "bookkeeping.lane_control, bookkeeping.command_status, bookkeeping.audit, "
+    "bookkeeping.subscription_control, bookkeeping.command_status, bookkeeping.audit, "
     "bookkeeping.applied_package, bookkeeping.joined_snapshot, bookkeeping.content_filter "
     "TO packhorse_bookkeeper",
 )
