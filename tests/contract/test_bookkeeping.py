@@ -157,11 +157,12 @@ def test_r13_the_loaded_snapshot_is_that_of_the_journal(database_url: str) -> No
         assert positions.read_loaded_snapshot(connection, "log") is None
         connection.execute(
             "INSERT INTO bookkeeping.joined_snapshot (snapshot_id, log_offset, journal_id, "
-            "publisher_agents, left_out) VALUES ('ab', 7, 'log', '{main}', 'digest')"
+            "publisher_agents, subscriber, left_out) "
+            "VALUES ('ab', 7, 'log', '{main}', 'golden', 'digest')"
         )
         assert positions.read_loaded_snapshot(connection, "another") is None
         found = positions.read_loaded_snapshot(connection, "log")
-    assert found == LoadedSnapshot("ab", 7, ["main"], "digest")
+    assert found == LoadedSnapshot("ab", 7, ["main"], "golden", "digest")
 
 
 def test_r16_an_older_announcement_changes_nothing(database_url: str) -> None:

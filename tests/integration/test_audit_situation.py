@@ -31,8 +31,8 @@ def connection(databases: Databases) -> Iterator[Connection]:
 def record(connection: Connection, journal_id: str) -> None:
     connection.execute(
         "INSERT INTO bookkeeping.joined_snapshot "
-        "(snapshot_id, log_offset, journal_id, publisher_agents, left_out) "
-        "VALUES ('0123456789abcdef', 7, %s, '{main}', 'digest')",
+        "(snapshot_id, log_offset, journal_id, publisher_agents, subscriber, left_out) "
+        "VALUES ('0123456789abcdef', 7, %s, '{main}', '', 'digest')",
         (journal_id,),
     )
 
@@ -40,7 +40,7 @@ def record(connection: Connection, journal_id: str) -> None:
 def test_r13_a_subscription_that_the_snapshot_has_not_was_added(connection: Connection) -> None:
     record(connection, "log")
     situation = read_situation(connection)
-    assert situation.joined == Joined("0123456789abcdef", 7, ("main",), "digest")
+    assert situation.joined == Joined("0123456789abcdef", 7, ("main",), "", "digest")
     assert situation.added == (AuditedSubscription("other", 8, 6),)
     assert situation.lowest == 9
 

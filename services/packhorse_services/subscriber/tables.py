@@ -61,11 +61,12 @@ JOINED_SNAPSHOT = Table(
     Column("log_offset", BigInteger, nullable=False),
     Column("journal_id", Text, nullable=False),
     Column("publisher_agents", ARRAY(Text), nullable=False),
+    Column("subscriber", Text, nullable=False),
     Column("left_out", Text, nullable=False),
     Column("joined_at", _TIME, nullable=False, server_default=func.clock_timestamp()),
     schema=BOOKKEEPING,
 )
-"""At most one row: the last snapshot that was loaded, and what it left out (its digest)."""
+"""At most one row: the last snapshot that was loaded, whom it is for, and its `left_out`."""
 
 CONTENT_FILTER = Table(
     "content_filter",

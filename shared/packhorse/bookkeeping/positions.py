@@ -38,6 +38,8 @@ class LoadedSnapshot(NamedTuple):
     id: str
     offset: int
     agents: list[str]
+    subscriber: str
+    """Whom it is for; empty for everybody."""
     left_out: str
 
 
@@ -75,7 +77,7 @@ def read_loaded_snapshot(connection: Connection, journal_id: str) -> LoadedSnaps
     if not _is_there(connection, "bookkeeping.joined_snapshot"):
         return None
     row = connection.execute(
-        "SELECT snapshot_id, log_offset, publisher_agents, left_out "
+        "SELECT snapshot_id, log_offset, publisher_agents, subscriber, left_out "
         "FROM bookkeeping.joined_snapshot WHERE journal_id = %s",
         (journal_id,),
     ).fetchone()

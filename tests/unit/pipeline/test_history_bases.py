@@ -60,11 +60,17 @@ def test_a_base_lacks_what_must_be_absent_and_nothing_else() -> None:
 
 def test_who_began_with_a_snapshot_goes_on_from_what_lacks_the_same() -> None:
     start = snapshot(5, "a", subscriber="golden", absent=(2,))
+
+    def goes_on(offset: int, *offsets: int, whose: str = "golden", absent: int = 2) -> bool:
+        base = snapshot(offset, "a", subscriber=whose, absent=(absent,))
+        return leaves_out(base, "s", offsets, start)
+
     assert leaves_out(start, "s", (4,), start)
-    assert leaves_out(snapshot(9, "a", absent=(2,)), "s", (4, 10), start)
-    assert not leaves_out(snapshot(9, "a", absent=(2,)), "s", (8,), start)
-    assert not leaves_out(snapshot(9, "a"), "s", (), start)
-    assert not leaves_out(snapshot(4, "a", absent=(2,)), "s", (), start)
+    assert goes_on(9, 4, 10)
+    assert not goes_on(9, 8)
+    assert not goes_on(9, absent=3)
+    assert not goes_on(4)
+    assert not any(goes_on(9, whose=whose) for whose in ("", "s"))  # they lack what names golden
 
 
 def test_a_manifest_says_what_was_left_out_and_older_ones_are_read() -> None:

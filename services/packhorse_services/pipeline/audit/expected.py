@@ -51,7 +51,7 @@ class Case:
     def key(self) -> object:
         """What is equal for those that must hold the same."""
         start = self.unlike
-        reported = (start.offset, start.left_out) if start else None
+        reported = (start.offset, start.subscriber, start.left_out) if start else None
         situation = self.situation
         own = (situation.journal_id, situation.subscriptions, self.removed, self.named)
         return *own, frozenset(self.added), reported

@@ -31,6 +31,8 @@ class Joined:
     id: str
     offset: int
     agents: tuple[str, ...]
+    subscriber: str
+    """Whom it is for; empty for everybody."""
     left_out: str
     """Which packages up to there are not in it, as in a `ContentSnapshot`."""
 
@@ -109,7 +111,7 @@ def _joined(connection: Connection, journal_id: str) -> Joined | None:
     found = positions.read_loaded_snapshot(connection, journal_id)
     if found is None:
         return None
-    return Joined(found.id, found.offset, tuple(found.agents), found.left_out)
+    return Joined(found.id, found.offset, tuple(found.agents), found.subscriber, found.left_out)
 
 
 def _decided(connection: Connection) -> tuple[tuple[str, int, bool], ...]:

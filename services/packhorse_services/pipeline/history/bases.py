@@ -19,6 +19,10 @@ class Start(Protocol):
         """Up to where it holds the history."""
 
     @property
+    def subscriber(self) -> str:
+        """Whom it is for, empty for everybody."""
+
+    @property
     def left_out(self) -> str:
         """Which packages up to there it lacks, as in a `ContentSnapshot`."""
 
@@ -73,7 +77,8 @@ def leaves_out(
 ) -> bool:
     """Return whether a snapshot lacks exactly the packages of `offsets` that are not above it.
 
-    With `start`, those that this one lacks are absent up to its offset, whatever `offsets` say.
+    With `start`, those that this one lacks are absent up to its offset, whatever `offsets` say. One
+    for somebody else lacks others of the packages that name subscribers.
     """
     if start is None:
         return base.subscriber in ("", subscriber) and base.left_out == left_out(
@@ -82,7 +87,8 @@ def leaves_out(
     if base.id == start.id:
         return True
     more = any(start.offset < offset <= base.offset for offset in offsets)
-    return base.offset >= start.offset and base.left_out == start.left_out and not more
+    alike = (base.subscriber, base.left_out) == (start.subscriber, start.left_out)
+    return base.offset >= start.offset and alike and not more
 
 
 def suits_added(

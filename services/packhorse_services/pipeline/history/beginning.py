@@ -53,9 +53,10 @@ class BaseRules:
     """Which snapshots a fold may begin with.
 
     One for everybody or for `subscriber`, that lacks the packages of `left_out` and no others, and
-    is not above `below`. With `start` it is this one, or lacks just what this one lacks. It need
-    not have the agents of `added`, whose packages then count from where each subscription began.
-    Above `start` a package that names one of `subscriber` and whom the base is for names both.
+    is not above `below`. With `start` it is this one, or is for the same and lacks just what this
+    one lacks. It need not have the agents of `added`, whose packages then count from where each
+    subscription began. Above `start` a package that names one of `subscriber` and whom the base is
+    for names both.
     """
 
     subscriber: str = ""

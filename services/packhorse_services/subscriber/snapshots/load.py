@@ -182,18 +182,20 @@ def _record(connection: Connection, work: Load) -> None:
     connection.execute(
         """
         INSERT INTO bookkeeping.joined_snapshot
-            (snapshot_id, log_offset, journal_id, publisher_agents, left_out)
-        VALUES (%s, %s, %s, %s, %s)
+            (snapshot_id, log_offset, journal_id, publisher_agents, subscriber, left_out)
+        VALUES (%s, %s, %s, %s, %s, %s)
         ON CONFLICT (singleton) DO UPDATE SET
             snapshot_id = excluded.snapshot_id, log_offset = excluded.log_offset,
             journal_id = excluded.journal_id, publisher_agents = excluded.publisher_agents,
-            left_out = excluded.left_out, joined_at = clock_timestamp()
+            subscriber = excluded.subscriber, left_out = excluded.left_out,
+            joined_at = clock_timestamp()
         """,
         (
             snapshot.id,
             snapshot.offset,
             snapshot.journal_id,
             list(snapshot.publisher_agents),
+            snapshot.subscriber,
             snapshot.left_out,
         ),
     )

@@ -77,7 +77,7 @@ def loaded(feed: Feed, database_url: str, complete: Complete) -> Callable[..., L
 
 
 def joined(url: str) -> list[tuple[Any, ...]]:
-    columns = "snapshot_id, log_offset, journal_id, publisher_agents, left_out"
+    columns = "snapshot_id, log_offset, journal_id, publisher_agents, subscriber, left_out"
     return rows_of(url, f"SELECT {columns} FROM bookkeeping.joined_snapshot")
 
 
@@ -169,11 +169,14 @@ def test_a_database_says_which_snapshot_it_loaded_last(
     feed: Feed, database_url: str, loaded: Callable[..., Load]
 ) -> None:
     first = loaded(lambda _: None)
-    lacking = dataclasses.replace(first.snapshot, id=new_id(), left_out=left_out([1]))
+    lacking = dataclasses.replace(
+        first.snapshot, id=new_id(), subscriber="golden", left_out=left_out([1])
+    )
     with psycopg.connect(database_url, autocommit=True) as connection:
         for snapshot in (first.snapshot, lacking):
             work = dataclasses.replace(first, snapshot=snapshot)
             load(connection, feed.blobs, work, epoch_of(database_url))
             place = (snapshot.offset, feed.journal.identity(TOPICS.package))
-            reported = (snapshot.id, *place, [*snapshot.publisher_agents], snapshot.left_out)
+            agents, whose = [*snapshot.publisher_agents], snapshot.subscriber
+            reported = (snapshot.id, *place, agents, whose, snapshot.left_out)
             assert joined(database_url) == [reported]

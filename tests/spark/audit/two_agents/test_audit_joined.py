@@ -16,7 +16,8 @@ from packhorse_services.subscriber.commands.reset import ResetTarget
 from packhorse_services.subscriber.journal.arrivals import Mark
 from packhorse_services.subscriber.journal.sequences import HighWater
 from packhorse_services.subscriber.snapshots.load import Load, load
-from tests.harness.history import JOURNAL
+from tests.harness.feed import page
+from tests.harness.history import JOURNAL, statuses
 from tests.harness.subscriber import rows_of
 from tests.spark.audit.two_agents.site import Site, reported
 
@@ -90,6 +91,22 @@ def test_r25_who_was_reset_to_before_its_snapshot_is_held_to_what_it_imports_aga
     audited = site.audit_kept("again")
     assert reported(audited["whole"]) == set()
     assert reported(audited["damaged"]) == {("missing", "/p2", 2)}
+
+
+def test_who_began_with_a_snapshot_for_everybody_has_not_what_names_it_below_that(
+    site: Site,
+) -> None:
+    for number in range(2):
+        site.write("main", f"/p{number}")
+    site.history.add(page("/named"), to=("sub",))
+    site.imported([], {})
+    joined(site, site.snapshot(SnapshotRequest(2, leave_out=(1,))))
+    site.write("main", "/p3")
+    site.imported([3], {})
+    site.edit("UPDATE bookkeeping.position SET log_offset = 3")
+    statuses(site.location, ("sub", 3, "IMPORTED"))
+    site.snapshot(SnapshotRequest(3, subscriber="sub", leave_out=(1,)))  # has it
+    assert reported(site.audit("named")) == set()
 
 
 @pytest.mark.depth

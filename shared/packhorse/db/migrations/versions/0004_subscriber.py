@@ -147,6 +147,7 @@ STATEMENTS = (
         log_offset bigint NOT NULL,
         journal_id text NOT NULL,
         publisher_agents text[] NOT NULL,
+        subscriber text NOT NULL,
         left_out text NOT NULL,
         joined_at timestamptz NOT NULL DEFAULT clock_timestamp()
     )
