@@ -45,12 +45,10 @@ def test_r13_a_subscription_that_the_snapshot_has_not_was_added(connection: Conn
     assert situation.lowest == 9
 
 
-@pytest.mark.parametrize("known", ["nothing", "another journal", "no table"])
+@pytest.mark.parametrize("known", ["nothing", "another journal"])
 def test_a_database_without_such_a_record_says_nothing(connection: Connection, known: str) -> None:
     if known == "another journal":
         record(connection, "another")
-    if known == "no table":
-        connection.execute("DROP TABLE bookkeeping.joined_snapshot")
     situation = read_situation(connection)
     assert situation.joined is None
     assert situation.added == ()

@@ -123,7 +123,7 @@ STATUS = Table(
     Column("reason", Text, nullable=False),
     Column("command_id", Text, nullable=False),
     Column("decided_at", _TIME, nullable=False, server_default=func.clock_timestamp()),
-    Column("journal_id", Text, nullable=False, server_default=""),
+    Column("journal_id", Text, nullable=False),
     Column("left_out", Boolean, nullable=False, server_default=false()),
     CheckConstraint("status IN ('IMPORTED', 'REMOVED', 'REMOVED_FAILED', 'SKIPPED', 'DUPLICATE')"),
     schema=BOOKKEEPING,

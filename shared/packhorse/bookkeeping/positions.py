@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from psycopg import Connection
 
-_IS_THERE = "SELECT to_regclass(%s) IS NOT NULL"
-
 
 class StoredPosition(NamedTuple):
     """Up to where one publisher agent's packages are processed."""
@@ -58,24 +56,18 @@ def read_decisions(connection: Connection, limit: int) -> list[StoredDecision]:
     By publisher agent and offset: those that are not sent yet, and older ones that it still has.
     """
     rows = connection.execute(
-        "SELECT status.publisher_agent, status.log_offset, CASE "
-        # A database that is not migrated yet has no such column.
-        "WHEN to_jsonb(status) ->> 'left_out' = 'true' THEN %s ELSE status.status END "
+        "SELECT status.publisher_agent, status.log_offset, "
+        "CASE WHEN status.left_out THEN %s ELSE status.status END "
         "FROM bookkeeping.status JOIN bookkeeping.position USING (publisher_agent) "
         "WHERE status.log_offset <= position.log_offset "
-        "AND status.journal_id IN (position.journal_id, '') ORDER BY 1, 2 LIMIT %s",
+        "AND status.journal_id = position.journal_id ORDER BY 1, 2 LIMIT %s",
         (LEFT_OUT, limit),
     ).fetchall()
     return [StoredDecision(*row) for row in rows]
 
 
 def read_loaded_snapshot(connection: Connection, journal_id: str) -> LoadedSnapshot | None:
-    """Return the snapshot of this journal that was loaded; None when there is no record of one.
-
-    Also for a database that no program of a version that records it has migrated.
-    """
-    if not _is_there(connection, "bookkeeping.joined_snapshot"):
-        return None
+    """Return the snapshot of this journal that was loaded; None when there is no record of one."""
     row = connection.execute(
         "SELECT snapshot_id, log_offset, publisher_agents, subscriber, left_out "
         "FROM bookkeeping.joined_snapshot WHERE journal_id = %s",
@@ -94,19 +86,12 @@ class StoredFilter(NamedTuple):
 
 
 def read_filter(connection: Connection) -> StoredFilter:
-    """Return the subscriber's filter, also from a database that is not migrated so far."""
-    if not _is_there(connection, "bookkeeping.content_filter"):
+    """Return the subscriber's filter."""
+    row = connection.execute(
+        "SELECT include, exclude, map_paths, exclude_properties FROM bookkeeping.content_filter"
+    ).fetchone()
+    if row is None:
         return StoredFilter()
-    rows = connection.execute("SELECT to_jsonb(one) FROM bookkeeping.content_filter AS one")
-    for (row,) in rows.fetchall():
-        lists = (tuple(row.get(name, ())) for name in ("include", "exclude", "exclude_properties"))
-        include, exclude, properties = lists
-        mapped = tuple(sorted(row.get("map_paths", {}).items()))
-        return StoredFilter(include, exclude, mapped, properties)
-    return StoredFilter()
-
-
-def _is_there(connection: Connection, table: str) -> bool:
-    """Return whether the database is migrated so far that it has a table."""
-    [(is_there,)] = connection.execute(_IS_THERE, (table,)).fetchall()
-    return bool(is_there)
+    include, exclude, map_paths, properties = row
+    mapped = tuple(sorted(map_paths.items()))
+    return StoredFilter(tuple(include), tuple(exclude), mapped, tuple(properties))

@@ -10,7 +10,7 @@ from packhorse_services.pipeline.audit.outcome import ExitCode, exit_code
 from packhorse_services.pipeline.audit.task import FINDINGS
 from packhorse_services.pipeline.snapshot.task import SnapshotRequest, make_snapshot
 from tests.harness.feed import TOPICS, page
-from tests.harness.history import archive, statuses
+from tests.harness.history import JOURNAL, archive, statuses
 from tests.harness.table_page import columns
 from tests.spark.audit.audited_site import Site, reported
 
@@ -40,9 +40,9 @@ def test_r35_what_is_for_named_subscribers_is_expected_there_alone(
     with connect(site.urls["other"], "tests") as other:
         other.execute(
             "INSERT INTO bookkeeping.status (publisher_agent, log_offset, subscriber, status, "
-            "package_id, attempts, reason, command_id, left_out) VALUES "
-            "('main', %s, 'other', 'SKIPPED', '', 0, '', '', true)",
-            (special,),
+            "package_id, attempts, reason, command_id, journal_id, left_out) VALUES "
+            "('main', %s, 'other', 'SKIPPED', '', 0, '', '', %s, true)",
+            (special, JOURNAL),
         )
     statuses(site.location, ("told", special, "LEFT_OUT"))
     if with_base:
@@ -113,8 +113,9 @@ def test_r8_what_is_broken_is_found_and_what_is_whole_passes(site: Site) -> None
     left = site.subscriber("left", removed=(4,))
     left.execute(
         "INSERT INTO bookkeeping.status (publisher_agent, log_offset, subscriber, status, "
-        "package_id, attempts, reason, command_id) VALUES "
-        "('main', 4, 'left', 'REMOVED', '', 0, '', '')"
+        "package_id, attempts, reason, command_id, journal_id) VALUES "
+        "('main', 4, 'left', 'REMOVED', '', 0, '', '', %s)",
+        (JOURNAL,),
     )
     site.subscriber("reported", removed=(4,))
     statuses(site.location, ("reported", 4, "REMOVED_FAILED"))

@@ -145,10 +145,10 @@ def _meant(offsets: tuple[int, ...], reason: str | None) -> dict[str, Any]:
 
 
 def filter_of(subscriber: Mapping[str, Any]) -> PathFilter:
-    """Return the filter of a subscriber as a publisher tells of it, also one of an old release."""
+    """Return the filter of a subscriber as a publisher tells of it."""
     return PathFilter(
-        tuple(subscriber.get("include", ())),
-        tuple(subscriber.get("exclude", ())),
-        tuple(subscriber.get("map_paths", {}).items()),
-        tuple(subscriber.get("exclude_properties", ())),
+        tuple(subscriber["include"]),
+        tuple(subscriber["exclude"]),
+        tuple(subscriber["map_paths"].items()),
+        tuple(subscriber["exclude_properties"]),
     )

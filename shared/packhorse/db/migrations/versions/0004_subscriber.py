@@ -65,7 +65,7 @@ STATEMENTS = (
         reason text NOT NULL,
         command_id text NOT NULL,
         decided_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-        journal_id text NOT NULL DEFAULT '',
+        journal_id text NOT NULL,
         left_out boolean NOT NULL DEFAULT false,
         PRIMARY KEY (publisher_agent, log_offset)
     )
