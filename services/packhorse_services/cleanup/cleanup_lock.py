@@ -2,14 +2,13 @@
 
 A session lock of Postgres says who may clean up; it ends with the session, and the session ends
 when its holder is silent for too long. An epoch, raised with each lock and checked in every
-transaction, fences a holder that was paused. A lock of the service also has a fence, its job:
-that is checked in every transaction too, and the session ends with the lease of its worker.
+transaction, fences a holder that was paused. A lock of the service is a job's, too: that
+is checked in every transaction as well, and the session ends with the lease of its worker.
 """
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Protocol
 
 import psycopg
 from psycopg import Connection
@@ -17,6 +16,7 @@ from psycopg import Connection
 from packhorse.db.connect import connect
 from packhorse.db.transactions import bookkeeping
 from packhorse.errors import Transient
+from packhorse.jobs.consumer import JobContext
 from packhorse.jobs.job import JobLost
 
 _LOCK = 0x636C6E70  # "clnp"
@@ -33,26 +33,14 @@ class CleanupLockLost(Transient):
     """Another instance has taken over since; nothing more is removed by this one."""
 
 
-class Fence(Protocol):
-    """What the lock depends on beside its session."""
-
-    def tie_to_lease(self, connection: Connection) -> None:
-        """Let the session end when the holder's lease is over."""
-        ...
-
-    def check(self, connection: Connection) -> None:
-        """Raise `JobLost` unless the holder may go on; holds until the transaction ends."""
-        ...
-
-
 @dataclass(frozen=True)
 class CleanupLock:
     """The lock of one instance, which `connection` holds."""
 
     connection: Connection
     epoch: int
-    fence: Fence | None = None
-    """The job that it is done for; None by hand."""
+    job: JobContext | None = None
+    """What it is done for; None by hand."""
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -66,7 +54,7 @@ class CleanupLock:
             )
             if held.fetchone() is None:
                 raise CleanupLockLost("another cleanup has begun; this one ends")
-            self._check_fence()
+            self._check_job()
             yield self.connection
 
     def check(self) -> None:
@@ -74,16 +62,16 @@ class CleanupLock:
         with self.transaction():
             pass
 
-    def _check_fence(self) -> None:
+    def _check_job(self) -> None:
         try:
-            if self.fence is not None:
-                self.fence.check(self.connection)
+            if self.job is not None:
+                self.job.check(self.connection)
         except JobLost as error:
             raise CleanupLockLost("the job is another instance's; this cleanup ends") from error
 
 
 @contextmanager
-def acquire_lock(database_url: str, fence: Fence | None = None) -> Iterator[CleanupLock]:
+def acquire_lock(database_url: str, job: JobContext | None = None) -> Iterator[CleanupLock]:
     """Clean up alone, for a job or by hand. Raises `CleanupBusy` when somebody else does.
 
     A run that has just died may hold the lock until Postgres has noticed, so that is waited for.
@@ -95,8 +83,8 @@ def acquire_lock(database_url: str, fence: Fence | None = None) -> Iterator[Clea
             "set_config('idle_session_timeout', %s, false)",
             (_PATIENCE, _IDLE),
         )
-        if fence is not None:
-            fence.tie_to_lease(connection)
+        if job is not None:
+            job.tie_to_lease(connection)
         try:
             connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
         except psycopg.errors.LockNotAvailable as error:
@@ -106,7 +94,7 @@ def acquire_lock(database_url: str, fence: Fence | None = None) -> Iterator[Clea
                 "UPDATE bookkeeping.cleanup SET epoch = epoch + 1 RETURNING epoch"
             ).fetchall()
         try:
-            yield CleanupLock(connection, epoch, fence)
+            yield CleanupLock(connection, epoch, job)
         finally:
             with suppress(psycopg.Error):  # a closed session keeps it until Postgres has noticed
                 connection.execute("SELECT pg_advisory_unlock(%s)", (_LOCK,))

@@ -17,8 +17,7 @@ from packhorse_services.cleanup.report import (
     Candidate,
     CleanupRun,
     ReasonTotal,
-    RemovalReason,
-    RemovedBlob,
+    RemovalDocument,
     RunState,
 )
 
@@ -150,7 +149,9 @@ def recent(connection: Connection, limit: int) -> list[CleanupRun]:
     return _select(connection, _SELECT + "ORDER BY id DESC LIMIT %s", limit)
 
 
-def removals(connection: Connection, run: int, after: str, limit: int | None) -> list[RemovedBlob]:
+def removals(
+    connection: Connection, run: int, after: str, limit: int | None
+) -> list[RemovalDocument]:
     """Return a page of a run's removals, by key, from behind the key `after`; None is no limit."""
     rows = connection.execute(
         "SELECT key, reason, length, log_offset, removed_at FROM bookkeeping.cleanup_removal "
@@ -158,7 +159,7 @@ def removals(connection: Connection, run: int, after: str, limit: int | None) ->
         (run, after, limit),
     ).fetchall()
     return [
-        RemovedBlob(Candidate(key, RemovalReason(reason), length, offset), removed_at)
+        RemovalDocument(key=key, reason=reason, bytes=length, offset=offset, removed_at=removed_at)
         for key, reason, length, offset, removed_at in rows
     ]
 

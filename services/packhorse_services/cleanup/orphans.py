@@ -25,21 +25,11 @@ class Orphans:
     def __init__(self, blobs: BlobStore, grace: timedelta) -> None:
         self._blobs, self._grace = blobs, grace
 
-    def see(self, lock: CleanupLock, run: int, limit: int) -> tuple[list[Candidate], int]:
-        """Look at every blob, remember the orphans among them.
+    def see(self, lock: CleanupLock, run: int | None, limit: int) -> tuple[list[Candidate], int]:
+        """Look at every blob, and remember the orphans among them as seen by `run`, if that is one.
 
         Returns up to `limit` of those whose grace is over, and how many orphans stay for now.
         """
-        found, young = self._look(lock, limit, run)
-        with lock.transaction() as connection:
-            connection.execute("DELETE FROM bookkeeping.orphan WHERE run <> %s", (run,))
-        return found, young
-
-    def preview(self, lock: CleanupLock, limit: int) -> tuple[list[Candidate], int]:
-        """Return what `see` would, and remember nothing."""
-        return self._look(lock, limit, None)
-
-    def _look(self, lock: CleanupLock, limit: int, run: int | None) -> tuple[list[Candidate], int]:
         now_ms = self._blobs.now_ms()
         found: list[Candidate] = []
         young = 0
@@ -53,6 +43,9 @@ class Orphans:
                 due = self._due(connection, orphans, now_ms)
             young += len(orphans) - len(due)
             found += due[: limit - len(found)]
+        if run is not None:
+            with lock.transaction() as connection:
+                connection.execute("DELETE FROM bookkeeping.orphan WHERE run <> %s", (run,))
         return found, young
 
     def _due(

@@ -44,14 +44,6 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class RemovedBlob:
-    """One blob of a report; `removed_at` is None when it is still there, as after a dry run."""
-
-    candidate: Candidate
-    removed_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
 class ReasonTotal:
     """How many blobs of one reason, and their bytes."""
 
@@ -95,32 +87,21 @@ class RunWithRemovals(CleanupRun, frozen=True):
     removals: Sequence[RemovalDocument]
 
 
-def with_removals(run: CleanupRun, removals: Sequence[RemovedBlob]) -> RunWithRemovals:
+def with_removals(run: CleanupRun, removals: Sequence[RemovalDocument]) -> RunWithRemovals:
     """Return a run as HTTP and `--json` show it, both without what is not set."""
-    shown = [
-        RemovalDocument(
-            key=one.candidate.key,
-            reason=one.candidate.reason,
-            bytes=one.candidate.length,
-            offset=one.candidate.log_offset,
-            removed_at=one.removed_at,
-        )
-        for one in removals
-    ]
-    return RunWithRemovals(**run.model_dump(exclude_unset=True), removals=shown)
+    return RunWithRemovals(**run.model_dump(exclude_unset=True), removals=removals)
 
 
-def as_lines(run: CleanupRun, removals: Sequence[RemovedBlob]) -> Iterator[str]:
+def as_lines(run: CleanupRun, removals: Sequence[RemovalDocument]) -> Iterator[str]:
     """Yield a run as a terminal shows it, with its first removals and how many more there are."""
     verb = "would remove" if run.dry_run else "removed"
     yield f"run {run.id}: the log holds offsets {run.oldest_offset} to {run.next_offset}"
-    for removal in removals:
-        gone = removal.candidate
-        where = "" if gone.log_offset is None else f", offset {gone.log_offset}"
-        yield f"  {verb} {gone.key} ({gone.reason}, {gone.length} bytes{where})"
+    for gone in removals:
+        where = "" if gone.offset is None else f", offset {gone.offset}"
+        yield f"  {verb} {gone.key} ({gone.reason}, {gone.bytes} bytes{where})"
     more = sum(total.count for total in run.totals.values()) - len(removals)
     if more > 0:
-        after = f"?after={removals[-1].candidate.key}" if removals else ""
+        after = f"?after={removals[-1].key}" if removals else ""
         yield f"  and {more} more: GET /cleanup/runs/{run.id}{after}"
     for reason, total in run.totals.items():
         yield f"{verb} {total.count} of {total.bytes} bytes: {reason}"

@@ -17,7 +17,7 @@ from packhorse.runtime.validation import StrictBody, StrictRoute
 from packhorse_services.cleanup import ledger
 from packhorse_services.cleanup.report import (
     CleanupRun,
-    RemovedBlob,
+    RemovalDocument,
     RunWithRemovals,
     with_removals,
 )
@@ -68,7 +68,7 @@ async def get_cleanup_run(
 ) -> RunWithRemovals:
     """Return a run with a page of its removals, by key, from behind the key `after`."""
 
-    def find(connection: Connection) -> tuple[CleanupRun | None, list[RemovedBlob]]:
+    def find(connection: Connection) -> tuple[CleanupRun | None, list[RemovalDocument]]:
         page = ledger.removals(connection, run_id, after, limit)
         return ledger.find(connection, run_id), page
 

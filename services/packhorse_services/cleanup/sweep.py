@@ -157,10 +157,7 @@ class Sweep:
         forgotten = [
             Candidate(key, RemovalReason.FORGOTTEN, length, offset) for key, length, offset in below
         ]
-        if run.dry_run:
-            alone, young = self._orphans.preview(lock, self._most)
-        else:
-            alone, young = self._orphans.see(lock, run.id, self._most)
+        alone, young = self._orphans.see(lock, None if run.dry_run else run.id, self._most)
         found = forgotten + alone
         named = last_offsets(
             self._journal,
