@@ -30,7 +30,7 @@ from packhorse_services.subscriber.importing.session import Session
 from packhorse_services.subscriber.journal.arrivals import Mark
 from packhorse_services.subscriber.journal.journal_check import StartPolicy, place, verify
 from packhorse_services.subscriber.journal.prefetch import Prefetch, PrefetchLimits
-from packhorse_services.subscriber.lease import LEASE_SESSIONS, Connections, Lease, LeaseSettings
+from packhorse_services.subscriber.lease import LEASE_SESSIONS, Connections, Lease
 from packhorse_services.subscriber.staging.staging import Gate, OpenGate
 from tests.harness.borrowing import borrowed
 from tests.harness.feed import AGENT, TOPICS, Feed, page
@@ -69,9 +69,7 @@ class Worker:
             lock_ms=self.lock_ms,
             idle_in_transaction_ms=self.idle_in_transaction_ms,
         )
-        self.lease = Lease(
-            self.connections.lease, self.instance, LeaseSettings(self.lease_s), self.clock
-        )
+        self.lease = Lease(self.connections.lease, self.instance, self.lease_s, self.clock)
         self.lease_connection: psycopg.Connection | None = None
         self.clears, self.control = ClearCommands(), SubscriptionControl()
         self.report = SubscriptionReport(self.agent)

@@ -35,11 +35,10 @@ from packhorse_services.subscriber.importing.remembered import PackageMemory, Su
 from packhorse_services.subscriber.importing.subscription import (
     Subscription,
     SubscriptionSettings,
-    SubscriptionSources,
 )
 from packhorse_services.subscriber.journal.journal_check import package_at
 from packhorse_services.subscriber.journal.prefetch import PrefetchLimits
-from packhorse_services.subscriber.lease import Connections, Lease, LeaseSettings
+from packhorse_services.subscriber.lease import Connections, Lease
 from packhorse_services.subscriber.settings import Settings
 from packhorse_services.subscriber.snapshots.joining import SnapshotLoading
 from packhorse_services.subscriber.staging.follower import StagingFollower
@@ -91,7 +90,7 @@ class _Assembly:
         self.lease = Lease(
             self.connections.lease,
             self.identity.instance,
-            LeaseSettings(settings.lease_s),
+            settings.lease_s,
             self.clock,
         )
         self.clears, self.control = ClearCommands(), SubscriptionControl()
@@ -113,10 +112,10 @@ class _Assembly:
         # What was asked for while the lease had lapsed was not sent.
         self.lease.when_held(statuses.kick)
         commands = self._commands(statuses.kick)
-        sources = SubscriptionSources(
-            self.journal, commands, self._joining(reports, announcer.kick)
-        )
-        subscriptions = [self._subscription(report, sources, statuses.kick) for report in reports]
+        joining = self._joining(reports, announcer.kick)
+        subscriptions = [
+            self._subscription(report, commands, joining, statuses.kick) for report in reports
+        ]
         catching_up = CatchingUp(reports, self.settings.ready, self.clock)
         first = (self.lease, announcer, statuses, commands)
         return SubscriberProgram(
@@ -200,18 +199,18 @@ class _Assembly:
     def _subscription(
         self,
         report: SubscriptionReport,
-        sources: SubscriptionSources,
+        commands: CommandFollower,
+        joining: SnapshotLoading,
         on_progress: ProgressListener,
     ) -> Subscription:
         settings, context = self.settings, self._context(report, on_progress)
         subscription = SubscriptionSettings(
             report.state.publisher_agent,
-            self.topics.package,
             settings.start,
             PrefetchLimits(settings.prefetch_packages, settings.prefetch_bytes),
         )
         connect = self.connections.subscription
-        return Subscription(subscription, connect, sources, self.lease, context)
+        return Subscription(subscription, connect, commands, joining, self.lease, context)
 
     def _context(self, report: SubscriptionReport, on_progress: ProgressListener) -> SessionContext:
         settings, agent = self.settings, report.state.publisher_agent

@@ -28,38 +28,24 @@ SUBSCRIPTION_SESSIONS = "packhorse-subscription "
 """Sessions are named so, then the worker's instance: who is alive, and what a takeover ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseSettings:
-    """How long a lease lasts without renewal; it is renewed three times as often."""
-
-    duration_s: float = 10.0
-
-    @property
-    def renewal_s(self) -> float:
-        """Seconds between renewals."""
-        return self.duration_s / 3
-
-    @property
-    def retry_s(self) -> float:
-        """Seconds between tries to take over, and to renew what could not be renewed."""
-        return min(1.0, self.renewal_s)
-
-
 class Lease(WorkerComponent):
     """A component that holds the lease of a database, or waits for it (R11), and gives it back.
 
     A lease is free when it has run out by the database's clock, or when its holder has no lease
-    session any more: a killed worker is replaced at once, a paused one after `duration_s`.
+    session any more: a killed worker is replaced at once, a paused one after `duration_s`. It is
+    renewed after a third of that.
     """
 
     def __init__(
         self,
         connect: Callable[[str], Connection],
         instance: str,
-        settings: LeaseSettings = LeaseSettings(),
+        duration_s: float = 10.0,
         clock: Clock | None = None,
     ) -> None:
-        self._connect, self._instance, self._settings = connect, instance, settings
+        self._connect, self._instance = connect, instance
+        self._duration_s, self._renewal_s = duration_s, duration_s / 3
+        self._retry_s = min(1.0, self._renewal_s)
         self._clock = clock or SystemClock()
         self._changed = threading.Condition()
         self._epoch: int | None = None
@@ -111,14 +97,13 @@ class Lease(WorkerComponent):
                     self._keep(connection, stopping)
             except psycopg.Error as error:
                 self._outage.failed(error)
-                self._clock.wait(self._wake, self._settings.retry_s)
+                self._clock.wait(self._wake, self._retry_s)
 
     def _keep(self, connection: Connection, stopping: threading.Event) -> None:
         while not stopping.is_set():
             held = self.attempt(connection) is not None
             self._outage.ended()
-            settings = self._settings
-            self._clock.wait(self._wake, settings.renewal_s if held else settings.retry_s)
+            self._clock.wait(self._wake, self._renewal_s if held else self._retry_s)
         self._release(connection)
 
     def attempt(self, connection: Connection) -> int | None:
@@ -134,7 +119,7 @@ class Lease(WorkerComponent):
                     "lease lost" if epoch is None else "lease acquired", extra={"epoch": epoch}
                 )
             self._epoch = epoch
-            self._valid_until = requested_at + self._settings.duration_s
+            self._valid_until = requested_at + self._duration_s
             self._changed.notify_all()
         if epoch is not None and not was_held:
             self._on_held()
@@ -149,7 +134,7 @@ class Lease(WorkerComponent):
             SET expires_at = clock_timestamp() + make_interval(secs => %s)
             WHERE holder = %s AND epoch >= %s RETURNING epoch
             """,
-            (self._settings.duration_s, self._instance, self._epoch),
+            (self._duration_s, self._instance, self._epoch),
         ).fetchone()
         return None if renewed is None else int(renewed[0])
 
@@ -193,7 +178,7 @@ class Lease(WorkerComponent):
                 expires_at = clock_timestamp() + make_interval(secs => %s)
             RETURNING epoch
             """,
-            (self._instance, self._settings.duration_s),
+            (self._instance, self._duration_s),
         ).fetchall()
         return int(rows[0][0])
 

@@ -9,7 +9,7 @@ import psycopg
 from psycopg import Connection
 
 from packhorse.errors import PackhorseError
-from packhorse.messaging.api import Journal, JournalUnavailable, OffsetOutOfRange, TopicMissing
+from packhorse.messaging.api import JournalUnavailable, OffsetOutOfRange, TopicMissing
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.wire.messages import DesiredState, SubscriptionState
 from packhorse_services.subscriber.commands.follower import CommandFollower, CommandsBehind
@@ -34,6 +34,8 @@ logger = logging.getLogger(__name__)
 _LEASE_POLL_S = 1.0
 _PREFETCH_END_S = 5.0
 _LOADING_POLL_S = 0.25
+_CHECK_JOURNAL_S = 10.0
+_LONGEST_PAUSE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +43,8 @@ class SubscriptionSettings:
     """Whom a subscription follows, from where, and how far it reads ahead."""
 
     agent: str
-    topic: str
     start: StartPolicy = StartPolicy.EARLIEST
     prefetch: PrefetchLimits = field(default_factory=PrefetchLimits)
-    check_journal_s: float = 10.0
-    longest_pause_s: float = 30.0
-
-
-@dataclass(frozen=True)
-class SubscriptionSources:
-    """Where what changes the content comes from: packages, commands, snapshots."""
-
-    journal: Journal
-    commands: CommandFollower
-    joining: SnapshotLoading
 
 
 class Subscription(WorkerComponent):
@@ -67,13 +57,15 @@ class Subscription(WorkerComponent):
         self,
         settings: SubscriptionSettings,
         connect: Callable[[], Connection],
-        sources: SubscriptionSources,
+        commands: CommandFollower,
+        joining: SnapshotLoading,
         lease: Lease,
         context: SessionContext,
     ) -> None:
         self._settings, self._connect = settings, connect
-        self._journal, self._commands = sources.journal, sources.commands
-        self._joining, self._lease, self._ctx = sources.joining, lease, context
+        self._journal, self._topic = joining.journal, joining.topic
+        self._commands, self._joining = commands, joining
+        self._lease, self._ctx = lease, context
         self._wake = threading.Event()
         self._failures = 0
         self._worker = Worker(f"subscription {settings.agent}", self._run, wake=self._wake.set)
@@ -117,7 +109,7 @@ class Subscription(WorkerComponent):
                     raise
                 self._joining.join(connection, epoch, gap, stopping)
                 return
-            reader = journal.reader(settings.topic, position.offset + 1, partition=0)
+            reader = journal.reader(self._topic, position.offset + 1, partition=0)
             prefetch = Prefetch(reader, settings.agent, settings.prefetch, self._wake.set)
             prefetch.start()
             try:
@@ -130,11 +122,11 @@ class Subscription(WorkerComponent):
         settings, journal = self._settings, self._journal
         stored_filter.store(connection, self._ctx.importer.path_filter, epoch=epoch)
         position = place(
-            connection, journal, settings.topic, settings.agent, epoch=epoch, start=settings.start
+            connection, journal, self._topic, settings.agent, epoch=epoch, start=settings.start
         )
         self._show(position)
         self._ctx.on_progress()
-        verify(journal, settings.topic, position)
+        verify(journal, self._topic, position)
         return position
 
     def _is_stopped(self) -> bool:
@@ -180,8 +172,8 @@ class Subscription(WorkerComponent):
                     return
                 wait = session.step()
             self._failures = 0
-            if clock.monotonic() - checked_at > self._settings.check_journal_s:
-                verify_log(self._journal, self._settings.topic, session.position)
+            if clock.monotonic() - checked_at > _CHECK_JOURNAL_S:
+                verify_log(self._journal, self._topic, session.position)
                 checked_at = clock.monotonic()
             if wait > 0 and not stopping.is_set():
                 clock.wait(self._wake, wait)
@@ -189,7 +181,7 @@ class Subscription(WorkerComponent):
     def _pause(self, stopping: threading.Event, error: Exception | None) -> None:
         """Show what is wrong and wait before the next session, longer each time."""
         self._failures += 1
-        pause = min(self._settings.longest_pause_s, 0.25 * 2.0 ** min(self._failures, 20))
+        pause = min(_LONGEST_PAUSE_S, 0.25 * 2.0 ** min(self._failures, 20))
         if error is not None:
             logger.warning(
                 "a subscription can't go on now, and is tried again",
