@@ -58,10 +58,10 @@ class AgingMemory:
         self._blobs: dict[str, StoredBlob] = {}
         self._now_ms = 1_700_000_000_000
 
-    def put(self, key: str, chunks: Iterable[bytes], *, sha256: str | None = None) -> WrittenBlob:
+    def put(self, key: str, chunks: Iterable[bytes]) -> WrittenBlob:
         length = sum(map(len, chunks))
         self._blobs[key] = StoredBlob(key, length, self._now_ms)
-        return WrittenBlob(key, length, sha256 or "", created=True)
+        return WrittenBlob(key, length, "", created=True)
 
     def head(self, key: str) -> StoredBlob | None:
         return self._blobs.get(key)

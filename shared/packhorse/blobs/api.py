@@ -65,13 +65,13 @@ class WrittenBlob:
 class BlobStore(Protocol):
     """A store of immutable blobs. Safe to use from several threads."""
 
-    def put(self, key: str, chunks: Iterable[bytes], *, sha256: str | None = None) -> WrittenBlob:
+    def put(self, key: str, chunks: Iterable[bytes]) -> WrittenBlob:
         """Store a stream under `key`, visible only when whole and durable.
 
-        Memory stays bounded whatever the length. When the bytes differ from `sha256`, or from
-        the digest in a binary's key, raises `BlobCorrupt` and leaves nothing behind. An error of
-        `chunks` is passed on, and leaves nothing behind either. A binary that was there already
-        is renewed, see `renew`.
+        Memory stays bounded whatever the length. When the bytes differ from the digest in a
+        binary's key, raises `BlobCorrupt` and leaves nothing behind. An error of `chunks` is
+        passed on, and leaves nothing behind either. A binary that was there already is renewed,
+        see `renew`.
         """
         ...
 
@@ -144,9 +144,9 @@ def package_key(package_id: str) -> str:
     return f"packages/{package_id[-2:]}/{package_id}"
 
 
-def promised_digest(key: str, sha256: str | None = None) -> str | None:
-    """Return the digest that the bytes of `key` must have, or None when nobody said one."""
-    return sha256 or (key.rpartition("/")[2] if key.startswith("binaries/") else None)
+def promised_digest(key: str) -> str | None:
+    """Return the digest that the bytes of `key` must have, or None when it names none."""
+    return key.rpartition("/")[2] if key.startswith("binaries/") else None
 
 
 def check_key(key: str) -> str:

@@ -32,9 +32,9 @@ class FilesystemBlobs:
         with translated():
             self._folders = Folders(root)
 
-    def put(self, key: str, chunks: Iterable[bytes], *, sha256: str | None = None) -> WrittenBlob:
+    def put(self, key: str, chunks: Iterable[bytes]) -> WrittenBlob:
         """Write aside, verify, flush, link."""
-        verified = Verified(chunks, sha256=promised_digest(check_key(key), sha256))
+        verified = Verified(chunks, sha256=promised_digest(check_key(key)))
         with self._aside() as (name, descriptor):
             for chunk in verified:
                 _write(descriptor, chunk)

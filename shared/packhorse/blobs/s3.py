@@ -48,9 +48,9 @@ class S3Blobs:
         self._clock = _StoreClock(self.now_ms)
         self._uploaders = Threads("s3-upload", _SMALL_UPLOADS)
 
-    def put(self, key: str, chunks: Iterable[bytes], *, sha256: str | None = None) -> WrittenBlob:
+    def put(self, key: str, chunks: Iterable[bytes]) -> WrittenBlob:
         """Upload in one request what fits into one part, else part by part."""
-        verified = Verified(chunks, sha256=promised_digest(check_key(key), sha256))
+        verified = Verified(chunks, sha256=promised_digest(check_key(key)))
         found = self.head(key)
         if found is None or (key.startswith("binaries/") and self._is_old(found)):
             self._upload(key, iter(verified))  # over the same bytes, if there are any

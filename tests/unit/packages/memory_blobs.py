@@ -13,7 +13,7 @@ class MemoryBlobs:
     def __init__(self) -> None:
         self.stored: dict[str, bytes] = {}
 
-    def put(self, key: str, chunks: Iterable[bytes], *, sha256: str | None = None) -> WrittenBlob:
+    def put(self, key: str, chunks: Iterable[bytes]) -> WrittenBlob:
         data = b"".join(chunks)
         created = self.stored.setdefault(key, data) is data
         return WrittenBlob(key, len(data), hashlib.sha256(data).hexdigest(), created)

@@ -120,7 +120,7 @@ def test_r7_large_bodies_take_constant_memory(blobs: BlobStore) -> None:
     class Sink(MemoryBlobs):
         """Keeps nothing but the length, as a store on disk would."""
 
-        def put(self, key: str, chunks: Any, *, sha256: str | None = None) -> Any:
+        def put(self, key: str, chunks: Any) -> Any:
             length = sum(len(chunk) for chunk in chunks)
             return replace(super().put(key, [b""]), length=length)
 
