@@ -1,11 +1,8 @@
 """`packhorse-publisher`, and `python -m packhorse_services.publisher`."""
 
-import sys
-
 from packhorse.blobs.open import open_blobs
 from packhorse.clock import SystemClock
 from packhorse.db.prepare import prepare_database
-from packhorse.errors import PackhorseError
 from packhorse.jobs.host import LEADER_TASKS
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
@@ -14,6 +11,7 @@ from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.configuration import InvalidConfiguration, loaded
 from packhorse.runtime.serve import run_service
+from packhorse.runtime.startup import plain_refusals
 from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 from packhorse_services.publisher.app import Backends, publisher
 from packhorse_services.publisher.assembly.outcome_parts import leader_task_of
@@ -60,11 +58,9 @@ def _prepare_topics(journal: Journal, settings: Settings) -> None:
 
 
 def main() -> None:
-    """Run the program; an error that it expects becomes one line and exit code 1."""
-    try:
+    """Run the program; an error that it expects becomes one line and an exit code."""
+    with plain_refusals():
         serve(loaded(Settings))
-    except PackhorseError as error:
-        sys.exit(f"packhorse-publisher: {error}")
 
 
 if __name__ == "__main__":

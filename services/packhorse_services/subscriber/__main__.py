@@ -1,15 +1,13 @@
 """`packhorse-subscriber`, and `python -m packhorse_services.subscriber`."""
 
-import sys
-
 from packhorse.blobs.open import open_blobs
 from packhorse.db.prepare import prepare_database
-from packhorse.errors import PackhorseError
 from packhorse.messaging.open import open_journal
 from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.configuration import loaded
 from packhorse.runtime.serve import run_service
+from packhorse.runtime.startup import plain_refusals
 from packhorse.topology.own_cluster import InstanceProperties, join
 from packhorse_services.subscriber.app import create
 from packhorse_services.subscriber.assembly import assemble
@@ -38,11 +36,9 @@ def serve(settings: Settings) -> None:
 
 
 def main() -> None:
-    """Run the program; an error that it expects becomes one line and exit code 1."""
-    try:
+    """Run the program; an error that it expects becomes one line and an exit code."""
+    with plain_refusals():
         serve(loaded(Settings))
-    except PackhorseError as error:
-        sys.exit(f"packhorse-subscriber: {error}")
 
 
 if __name__ == "__main__":
