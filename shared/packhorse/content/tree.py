@@ -21,11 +21,14 @@ from packhorse.content.parts import SubtreePart
 from packhorse.content.rows import COLUMNS, Row, format_binaries, node_of
 from packhorse.db.rows import stream_rows
 
+_COPY = "COPY content.node (path, type, properties, binaries) FROM STDIN"
+
 FOLDER = "folder"
 """The type of a node that exists only because something lies below it."""
 
 _BATCH_NODES = 2_000
 _BATCH_BYTES = 4 * 1024 * 1024
+_COPIED_NODES = 5_000
 _FETCH_NODES = 50
 """Nodes may be a megabyte each, and the next ones larger than those before."""
 
@@ -233,6 +236,24 @@ def content_hash(conn: Connection, path: str = ROOT) -> str:
         (path, low, high, path),
     )
     return str(hashed.fetchall()[0][0])
+
+
+def copy_in(conn: Connection, nodes: Iterable[Node]) -> int:
+    """Add nodes of which none is there yet, and return how many they were.
+
+    They come with all folders above them: none is created. No statement is open while `nodes` is
+    read, so that a caller who is paused there is idle to the server, whose time limits hold.
+    Raises what `nodes` raises, and psycopg's errors for a path that is there, or no JSON object.
+    """
+    count = 0
+    for batch in batches(nodes, attrgetter("size"), most=_COPIED_NODES, most_size=_BATCH_BYTES):
+        with conn.cursor() as cursor, cursor.copy(_COPY) as copy:
+            for node in batch:
+                copy.write_row(
+                    (node.path, node.type, node.properties, format_binaries(node.binaries))
+                )
+        count += len(batch)
+    return count
 
 
 def _folders_above(paths: Iterable[str]) -> list[str]:

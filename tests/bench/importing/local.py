@@ -9,7 +9,7 @@ from psycopg import Connection
 
 from packhorse.blobs.open import open_blobs
 from packhorse.content import tree
-from packhorse.content.copying import copy_in
+from packhorse.content.tree import copy_in
 from packhorse.db.connect import connect
 from packhorse.messaging.open import open_journal
 from packhorse.packages.body import unpack

@@ -15,8 +15,8 @@ import psycopg
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from packhorse.blobs.open import open_blobs
-from packhorse.content.copying import copy_in
 from packhorse.content.node import Node
+from packhorse.content.tree import copy_in
 from packhorse.messaging.api import Journal, Outgoing
 from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import Action

@@ -7,8 +7,8 @@ import psycopg
 import pytest
 
 from packhorse.content import tree
-from packhorse.content.copying import copy_in
 from packhorse.content.node import Binary, Node
+from packhorse.content.tree import copy_in
 from packhorse.db.connect import connect
 from packhorse.db.metadata import IMPORTER
 from packhorse.db.roles import act_as

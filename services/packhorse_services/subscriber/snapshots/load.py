@@ -13,8 +13,8 @@ from psycopg import Connection
 
 from packhorse.blobs.api import BlobMissing, BlobStore
 from packhorse.content import tree
-from packhorse.content.copying import copy_in
 from packhorse.content.node import ROOT, Node, ancestors_of, is_within
+from packhorse.content.tree import copy_in
 from packhorse.db.metadata import BOOKKEEPER, IMPORTER
 from packhorse.db.roles import act_as
 from packhorse.db.rows import not_idle
