@@ -7,7 +7,6 @@ import enum
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from packhorse.clock import Clock, SystemClock
 from packhorse.wire.actions import is_probe
@@ -55,18 +54,6 @@ _UNTOLD = Ruling(StagingVerdict.ACCEPT)
 
 PackageAt = Callable[[int], str | None]
 """Returns the id of the package that the log has at an offset now; None when it is not known."""
-
-
-class Gate(Protocol):
-    """Decides which packages a subscription may import."""
-
-    def listen(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever a ruling may have changed."""
-        ...
-
-    def ruling(self, position: Position, arrival: Arrival) -> Ruling:
-        """Return what may be done with one of the subscription's packages above its position."""
-        ...
 
 
 class OpenGate:
@@ -212,7 +199,7 @@ class Staging:
 
         Asked each time: what is known from before may be of the log as it was before.
         """
-        if self._package_at is None or not state.package_id:  # it is of an older version
+        if self._package_at is None or not state.package_id:  # nobody says what was there
             return True
         return self._package_at(state.offset) == state.package_id
 
@@ -287,6 +274,10 @@ class Staging:
                 staged = self._subscriptions.get(state.publisher_agent)
                 if staged is not None and staged.journal_id == state.journal_id:
                     staged.proven = state.settled_offset
+
+
+Gate = Staging | OpenGate
+"""Decides which packages a subscription may import."""
 
 
 def _wait(reason: str) -> Ruling:
