@@ -132,7 +132,7 @@ class StatusMessage:
     decided_ms: int = 0
     subscriber_instance: str = ""
     journal_id: str = ""
-    """The package topic's, whose offset this is; empty from a sender that does not know it."""
+    """The package topic's, whose offset this is."""
     left_out: bool = False
     """SKIPPED because it is not for this subscriber: it is there wherever it is wanted (R35)."""
 

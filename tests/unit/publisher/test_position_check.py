@@ -105,6 +105,4 @@ def test_after_a_cut_memory_counts_for_nothing() -> None:
     assert played.subject.verdict(subscription) is False, "what was contradicted stays so meanwhile"
     played.journal.add("b")
     assert played.verdict(1, "b") is True, "the right journal is back"
-    assert played.subject.verdict(replace(subscription, package_id="")) is True, (
-        "of an older version"
-    )
+    assert played.subject.verdict(replace(subscription, package_id="")) is True, "it names none"

@@ -119,7 +119,7 @@ def test_r24_silence_proves_nothing_of_a_log_that_was_cut_and_written_again() ->
     staging.announced(announcement(5, package_id="another"))
     log[5] = "another"
     assert verdicts(staging, 3) == [StagingVerdict.ACCEPT]
-    staging.announced(announcement(5))  # of an older version
+    staging.announced(announcement(5))  # without a package
     assert verdicts(staging, 3) == [StagingVerdict.ACCEPT]
 
 

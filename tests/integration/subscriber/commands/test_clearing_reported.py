@@ -156,7 +156,7 @@ def test_what_was_reported_long_ago_is_forgotten_and_what_goes_on_is_not(
 
 
 def test_r19_a_clear_that_is_known_is_kept_once(feed: Feed, worker: Worker) -> None:
-    """As after an upgrade: an older version kept the clear and no row that says it was seen."""
+    """Also where no row says that it was seen."""
     last = feed.add(page("/a"))
     with following(worker) as follower:
         worker.begin()

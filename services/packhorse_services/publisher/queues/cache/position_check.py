@@ -40,7 +40,7 @@ class PositionCheck:
     def verdict(self, subscription: SubscriberState) -> bool | None:
         """Return whether the log holds it; None before that is known.
 
-        A subscription that names no package is believed: it is of an older version, or has nothing.
+        A subscription that names no package is believed: nobody says what was there.
         """
         claim = _claim(subscription)
         found = self._verdicts.get(claim)
