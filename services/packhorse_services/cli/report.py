@@ -145,7 +145,7 @@ def report(
         if service is None:
             _from_tables(connection, name, given, wanted, file)
         else:
-            api = client_of("pipeline", service, connection.token(), option="--pipeline")
+            api = client_of("pipeline", service, connection.token(service), option="--pipeline")
             _from_service(api, name, given, wanted, file)
         if target is None:
             file.seek(0)

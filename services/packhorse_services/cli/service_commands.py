@@ -129,8 +129,14 @@ def require_pipeline() -> None:
 
 
 def _environment(connection: Connection, service: str) -> dict[str, str]:
-    """Return ours with the stack's settings, unless ours say the same or name a file for it."""
+    """Return ours with the stack's settings, unless ours say the same or name a file for it.
+
+    The stack's token is left out where ours name another publisher.
+    """
     stack = connection.directory.author_settings()
+    publisher = stack.get("PACKHORSE_PUBLISHER_URL")
+    if os.environ.get("PACKHORSE_PUBLISHER_URL", publisher) != publisher:
+        stack.pop("PACKHORSE_PUBLISHER_TOKEN", None)
     unsaid = {name: value for name, value in stack.items() if f"{name}_FILE" not in os.environ}
     typed = {TYPED: f"packhorse {service}"}  # for the usage that it prints
     return {**unsaid, **os.environ, **typed}

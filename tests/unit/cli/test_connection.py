@@ -61,6 +61,7 @@ def test_the_stack_s_own_servers_get_its_token(data: Path, stack: RunningStack) 
         for server in (stack.content, stack.subscribers["sub1"], "http://localhost:1/"):
             assert Connection(data, server=server).token() == "of-the-stack"
         assert Connection(data, server="http://127.0.0.1:9").token() is None
+        assert Connection(data).token("http://127.0.0.1:9") is None
     assert Connection(data, server=stack.content).token() is None, "it runs no longer"
 
 

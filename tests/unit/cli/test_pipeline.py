@@ -1,14 +1,18 @@
 """`packhorse pipeline TASK` and `packhorse report`: what is reported before anything is started."""
 
 import json
+import subprocess
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import typer
 
 from packhorse_services.cli import service_commands
 from packhorse_services.cli.app import run
+from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.stack.ports import free_port
 from packhorse_services.pipeline.program import program
 from tests.harness.answering import answering
@@ -63,10 +67,31 @@ def test_a_service_of_reports_that_is_away_is_named_by_its_option(
     assert "--server" not in reported
 
 
+@pytest.mark.parametrize(
+    ("publisher", "given"),
+    [(None, "of-the-stack"), ("http://own:1", "of-the-stack"), ("http://elsewhere:1", None)],
+)
+def test_the_token_of_the_stack_goes_to_no_other_publisher(
+    publisher: str | None, given: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = {"PACKHORSE_PUBLISHER_URL": "http://own:1", "PACKHORSE_PUBLISHER_TOKEN": "of-the-stack"}
+    (tmp_path / "author.json").write_text(json.dumps(own))
+    if publisher:
+        monkeypatch.setenv("PACKHORSE_PUBLISHER_URL", publisher)
+    environments: list[dict[str, str]] = []
+    monkeypatch.setattr(subprocess, "call", lambda _, env: environments.append(env))
+    service_commands.forward(Connection(tmp_path), "pipeline", ["bulk"])
+    assert environments[0]["PACKHORSE_PUBLISHER_URL"] == (publisher or "http://own:1")
+    assert environments[0].get("PACKHORSE_PUBLISHER_TOKEN") == given
+
+
 class _Empty(BaseHTTPRequestHandler):
     """A service that has measured nothing, and has reports of delivery only."""
 
+    sent: ClassVar[list[str | None]] = []
+
     def do_GET(self) -> None:
+        self.sent.append(self.headers["Authorization"])
         known = self.path.startswith("/reports/delivery")
         as_csv = "format=csv" in self.path
         body = "hour,subscriber\r\n" if as_csv else json.dumps({"next": None, "rows": []})
@@ -91,6 +116,16 @@ def test_a_served_report_without_a_row_asks_whether_the_name_is_right(
     assert capfd.readouterr().err.startswith(said)
     assert run(requested) == 0
     assert "is that its name" not in capfd.readouterr().err
+
+
+def test_the_service_of_reports_gets_a_token_that_is_named_but_not_that_of_the_stack(
+    url: str, tmp_path: Path
+) -> None:
+    _Empty.sent.clear()
+    (tmp_path / "tokens.json").write_text("of-the-stack")
+    for named in ([], ["--token", "named"]):
+        assert run(["--data", str(tmp_path), *named, "report", "delivery", "--pipeline", url]) == 0
+    assert _Empty.sent == [None, "Bearer named"]
 
 
 def test_what_serves_no_reports_is_named_by_its_option(

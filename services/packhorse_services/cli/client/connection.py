@@ -65,9 +65,12 @@ class Connection:
     def _client(self, service: ServiceName, timeout: float = 30.0) -> Client:
         return client_of(service, self._service(service), self.token(), timeout=timeout)
 
-    def token(self) -> str | None:
-        """Return the token to send; None where there is none, for a server that asks for none."""
-        return self._named_token() or stack_token(self.directory, self.server)
+    def token(self, url: str | None = None) -> str | None:
+        """Return the token to send to `url`, else to what `--server` names or to the stack.
+
+        None where there is none, for a server that asks for none.
+        """
+        return self._named_token() or stack_token(self.directory, url or self.server)
 
     def _named_token(self) -> str | None:
         if self.token_text or self.token_file is None:
