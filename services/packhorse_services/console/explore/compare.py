@@ -68,8 +68,6 @@ class SideBySide:
 @router.get("/compare")
 async def show_comparison(visit: PageVisit, requested: Requested, asked: _Name = "") -> Response:
     """Show the form, and once it is asked for, what differs at each subscriber, or at one."""
-    if isinstance(visit, Response):
-        return visit
     return await _page(visit, requested, asked=bool(asked or requested.subscriber))
 
 

@@ -76,8 +76,6 @@ class NodeHistory:
 @router.get("/content")
 async def show_content(visit: PageVisit, requested: Address) -> Response:
     """Show a node at the author, or at a subscriber."""
-    if isinstance(visit, Response):
-        return visit
     served = visit.content_urls
     shown = NodeShown()
     if requested.at in served and visit.rights.read:

@@ -44,9 +44,6 @@ async def _answered(
     visit: PageVisit, requested: Annotated[BinaryAddress, Depends()]
 ) -> AsyncIterator[Response]:
     """Take a place, and give it back once all is sent. Raises `ClientError`, `Problem`."""
-    if isinstance(visit, Response):
-        yield visit
-        return
     if not visit.rights.read:
         raise Problem(403, detail="content needs a token with the scope content:read")
     with of(visit.request).downloads.taken(who(visit.request.scope)):

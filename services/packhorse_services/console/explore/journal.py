@@ -86,8 +86,6 @@ class RecordsShown:
 @router.get("/journal")
 async def show_journal(visit: PageVisit, requested: Address) -> Response:
     """Show records of a topic, the newest first."""
-    if isinstance(visit, Response):
-        return visit
     shown = await _shown(visit, requested)
     return visit.page(
         "journal.html",
@@ -112,8 +110,6 @@ _DRY_RUN, _DRY = ("cleanup", "run", "--dry-run"), '{"dry_run": true}'
 @router.get("/cleanup")
 async def show_cleanup_runs(visit: PageVisit) -> Response:
     """Show the last runs that removed stored packages which the journal has forgotten."""
-    if isinstance(visit, Response):
-        return visit
     runs: list[Document] = []
     wrong = ""
     if visit.rights.admin and visit.cleanup_url:

@@ -67,8 +67,6 @@ def _path(requested: LiveFilter) -> str:
 @router.get("/live")
 async def show_live(visit: PageVisit, requested: Filter) -> Response:
     """Show the page; its script follows the events."""
-    if isinstance(visit, Response):
-        return visit
     agent = visit.agent(requested.agent)
     return visit.page(
         "live.html",

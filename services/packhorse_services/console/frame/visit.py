@@ -19,6 +19,7 @@ from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import (
     SCOPE,
     Form,
+    SignInFirst,
     allowed,
     token_of,
     visitor,
@@ -155,13 +156,12 @@ async def _visit(request: Request) -> Visit:
     return Visit(request, await visitor(request))
 
 
-async def _visit_or_form(request: Request) -> Visit | Response:
-    found = await visitor_or_sign_in(request)
-    return found if isinstance(found, Response) else Visit(request, found)
+async def _visit_of_page(request: Request) -> Visit:
+    return Visit(request, await visitor_or_sign_in(request))
 
 
 PartVisit = Annotated[Visit, Depends(_visit)]
-PageVisit = Annotated[Visit | Response, Depends(_visit_or_form)]
+PageVisit = Annotated[Visit, Depends(_visit_of_page)]
 
 
 def acting(scope: TokenScope) -> Callable[..., Awaitable[Visit]]:
@@ -203,10 +203,18 @@ async def not_done(request: Request, error: Exception) -> Response:
 
 
 def show_problems(app: FastAPI) -> None:
-    """Let who goes to a page with a browser read a problem as a page; the rest get it as ever."""
+    """Let who goes to a page with a browser read a problem as a page; the rest get it as ever.
+
+    Who has not signed in is led to the form.
+    """
+    app.add_exception_handler(SignInFirst, _to_form)
     handlers: dict[Any, Any] = app.exception_handlers
     for kind in (HTTPException, RequestValidationError):
         handlers[kind] = _as_page(handlers[kind])
+
+
+async def _to_form(_request: Request, error: Exception) -> Response:
+    return RedirectResponse(str(error), 303)
 
 
 def _as_page(respond: Callable[..., Awaitable[Response]]) -> Callable[..., Awaitable[Response]]:

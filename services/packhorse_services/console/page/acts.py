@@ -64,8 +64,6 @@ Filter = Annotated[ActFilter, Depends()]
 @router.get("/audit")
 async def show_acts(visit: PageVisit, requested: Filter) -> Response:
     """Show what people and programs did at the publisher, and what was tried in this console."""
-    if isinstance(visit, Response):
-        return visit
     agent, wrong, shown = visit.agent(requested.agent), "", ShownActs()
     try:
         shown = await _acts(visit, agent, requested)

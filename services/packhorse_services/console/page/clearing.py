@@ -32,8 +32,6 @@ async def ask_before(
     visit: PageVisit, agent: _Name, subscriber: _Name, up_to: _Offset | None = None
 ) -> Response:
     """Show what would be removed, and ask for the number; without `up_to` all that waits now."""
-    if isinstance(visit, Response):
-        return visit
     return await _question(visit, agent, subscriber, up_to)
 
 

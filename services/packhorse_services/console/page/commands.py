@@ -33,8 +33,6 @@ Filter = Annotated[CommandFilter, Depends()]
 @router.get("/commands")
 async def show_commands(visit: PageVisit, requested: Filter) -> Response:
     """Show what operators did in the last 30 days, newest first."""
-    if isinstance(visit, Response):
-        return visit
     shown = await _shown(visit, requested)
     return visit.page("commands.html", **shown, requested=requested, agents=visit.agents)
 

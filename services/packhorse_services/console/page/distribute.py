@@ -66,8 +66,6 @@ _EXAMPLE = DistributeForm(paths="/site/news")
 @router.get("/distribute")
 async def show_distribute(visit: PageVisit, requested: Filled) -> Response:
     """Show the form, and with paths what a distribution of them would be."""
-    if isinstance(visit, Response):
-        return visit
     return await _form(visit, requested)
 
 

@@ -86,8 +86,6 @@ class FoundDistributions:
 @router.get("/distributions")
 async def show_distributions(visit: PageVisit, requested: Filter) -> Response:
     """Show what was distributed, newest first."""
-    if isinstance(visit, Response):
-        return visit
     found = await _found(visit, requested)
     return visit.page("distributions.html", found=found, requested=requested, agents=visit.agents)
 
@@ -95,8 +93,6 @@ async def show_distributions(visit: PageVisit, requested: Filter) -> Response:
 @router.get("/distribution")
 async def show_distribution(visit: PageVisit, requested: One) -> Response:
     """Show where one distribution is."""
-    if isinstance(visit, Response):
-        return visit
     return visit.page("distribution.html", **await _one(visit, requested))
 
 

@@ -110,8 +110,6 @@ async def show_failures(
     visit: PageVisit, requested: Filter, done: _Done = "", count: _Count = 0
 ) -> Response:
     """Show what subscribers gave up on, by reason."""
-    if isinstance(visit, Response):
-        return visit
     found = await gathered(visit, requested)
     notice = f"{count} {_DONE[done]}." if done in _DONE else ""
     return visit.page(

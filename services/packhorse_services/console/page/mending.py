@@ -45,8 +45,6 @@ _UP_TO = TypeAdapter(list[tuple[str, str, int]])
 @router.get("/failures/{action}")
 async def ask_before(visit: PageVisit, action: Act, requested: Filter) -> Response:
     """Show how many entries it would be, and ask for that number."""
-    if isinstance(visit, Response):
-        return visit
     return await _question(visit, action, requested)
 
 

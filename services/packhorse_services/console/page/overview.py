@@ -73,8 +73,6 @@ class Overview:
 @router.get("/overview")
 async def show_overview(visit: PageVisit, requested: Filter) -> Response:
     """Show the queue of each subscriber at each publisher agent."""
-    if isinstance(visit, Response):
-        return visit
     shown = await _overview(visit, requested)
     return visit.page("overview.html", shown=shown, requested=requested)
 

@@ -79,8 +79,6 @@ class QueueShown:
 @router.get("/queue")
 async def show_queue(visit: PageVisit, requested: Filter, done: _Done = "") -> Response:
     """Show a queue, its head first."""
-    if isinstance(visit, Response):
-        return visit
     shown = await _shown(visit, requested)
     notice = _DONE.get(done, "")
     return visit.page("queue.html", shown=shown, requested=requested, notice=notice)

@@ -43,8 +43,6 @@ Filter = Annotated[ReleaseFilter, Depends()]
 @router.get("/releases")
 async def show_releases(visit: PageVisit, requested: Filter, done: _Word = "") -> Response:
     """Show what goes out later, the next one first, and what became of it."""
-    if isinstance(visit, Response):
-        return visit
     shown = await _shown(visit, requested)
     return visit.page(
         "releases.html",

@@ -51,8 +51,6 @@ Address = Annotated[SubscriberAddress, Depends()]
 @router.get("/subscriber")
 async def show_subscriber(visit: PageVisit, requested: Address, done: _Word = "") -> Response:
     """Show a subscriber."""
-    if isinstance(visit, Response):
-        return visit
     shown = await _shown(visit, requested)
     return visit.page("subscriber.html", **shown, requested=requested, notice=_DONE.get(done, ""))
 
@@ -71,8 +69,6 @@ async def show_subscriber_content(
 @router.get("/subscriber/reset")
 async def ask_before(visit: PageVisit, requested: Address) -> Response:
     """Say what a reset would mean, and ask for the offset once more."""
-    if isinstance(visit, Response):
-        return visit
     return await _question(visit, requested)
 
 

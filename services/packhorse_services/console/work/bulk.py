@@ -45,8 +45,6 @@ _ACTS: Mapping[Act, _Bulk] = {
 @router.get("/jobs/all/{action}")
 async def ask_before(visit: PageVisit, action: Act, looked_for: Requested) -> Response:
     """Show how many jobs it would be, and ask for that number."""
-    if isinstance(visit, Response):
-        return visit
     return await _question(visit, action, looked_for)
 
 

@@ -52,8 +52,6 @@ async def show_jobs(
     visit: PageVisit, requested: Requested, done: Done = "", count: Count | None = None
 ) -> Response:
     """Show jobs by a filter, and the queues."""
-    if isinstance(visit, Response):
-        return visit
     many = f"{count} {_DONE_MANY[done]}" if count is not None and done in _DONE_MANY else ""
     return visit.page(
         "jobs.html",
@@ -80,8 +78,6 @@ async def show_jobs_content(
 @router.get("/jobs/{number:int}")
 async def show_job(visit: PageVisit, number: Number, at: At = "", done: Done = "") -> Response:
     """Show one job with its attempts and its log."""
-    if isinstance(visit, Response):
-        return visit
     shown = await _job(visit, at, number)
     return visit.page("job.html", **shown, notice=_DONE.get(done, ""))
 

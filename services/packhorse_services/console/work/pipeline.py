@@ -36,8 +36,6 @@ _MOST, _MOST_ROWS = 200, 100_000
 @router.get("/pipeline")
 async def show_pipeline(visit: PageVisit, at: At = "") -> Response:
     """Show the tasks, their runs, and the report of the last 24 hours as it is now."""
-    if isinstance(visit, Response):
-        return visit
     shown, report = await asyncio.gather(_shown(visit, at), _report(visit))
     return visit.page("pipeline.html", **shown, **report, at=at, most=_MOST, same=_same(visit, at))
 
@@ -51,8 +49,6 @@ async def show_pipeline_content(visit: PartVisit, at: At = "") -> Response:
 @router.get("/pipeline/report")
 async def show_reports(visit: PageVisit) -> Response:
     """Show the document of all reports: it may do nothing here, and has no session."""
-    if isinstance(visit, Response):
-        return visit
     client, _ = visit.service("pipeline", "")
     answer = await client.answer(f"{_REPORT}.html", "pipeline")
     return Response(answer.content, 200, _SANDBOX, "text/html; charset=utf-8")

@@ -29,8 +29,6 @@ Name = Annotated[str, Query(min_length=1, max_length=255)]
 @router.get("/schedules")
 async def show_schedules(visit: PageVisit, at: At = "") -> Response:
     """Show the schedules by name."""
-    if isinstance(visit, Response):
-        return visit
     return visit.page("schedules.html", **await _shown(visit, at), served=visit.served("jobs"))
 
 
@@ -43,8 +41,6 @@ async def show_schedules_content(visit: PartVisit, at: At = "") -> Response:
 @router.get("/schedule")
 async def show_schedule(visit: PageVisit, name: Name, at: At = "") -> Response:
     """Show one schedule: its next times, and what came of those before."""
-    if isinstance(visit, Response):
-        return visit
     return visit.page("schedule.html", **await _one(visit, at, name), key=str(uuid4()))
 
 

@@ -65,8 +65,6 @@ class TopologyShown:
 @router.get("/topology")
 async def show_topology(visit: PageVisit, requested: Requested) -> Response:
     """Show clusters, instances, connectors, changes and votings."""
-    if isinstance(visit, Response):
-        return visit
     shown = await _shown(visit, requested)
     served = visit.served("topology")
     return visit.page("topology.html", shown=shown, requested=requested, served=served)

@@ -30,8 +30,6 @@ _MOST_FIELDS = 20
 _LONGEST_FORM = 64 * 1024
 """Bytes; whoever signs in is not known yet, and what is encoded costs time."""
 _FORM = "application/x-www-form-urlencoded"
-
-
 _bounded = allow_body(_LONGEST_FORM)
 
 
@@ -100,15 +98,19 @@ def _check(caller: Principal, scope: TokenScope) -> None:
         raise Problem(403, detail=f"this needs a token with the scope {scope}")
 
 
-async def visitor_or_sign_in(request: Request) -> Principal | Response:
-    """Return who looks at a page, or the way to the form."""
+class SignInFirst(Exception):
+    """A page is for those who have signed in; the text is the address of the form."""
+
+
+async def visitor_or_sign_in(request: Request) -> Principal:
+    """Return who looks at a page. Raises `SignInFirst`, which is answered with the way there."""
     try:
         return await allowed(request, SCOPE)
     except Problem as problem:
         if problem.status_code not in (401, 403):
             raise
     wanted = quote(f"{request.url.path}?{request.url.query}".rstrip("?"), safe="/")
-    return RedirectResponse(f"{PREFIX}/sign-in?next={wanted}", 303)
+    raise SignInFirst(f"{PREFIX}/sign-in?next={wanted}")
 
 
 async def posted(request: Request) -> dict[str, str]:
