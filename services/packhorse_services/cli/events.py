@@ -13,6 +13,7 @@ from packhorse.client.blocking import Client
 from packhorse.client.errors import ClientError, Refused
 from packhorse.client.exchange import with_query
 from packhorse.client.following import Following, StreamEvent
+from packhorse.runtime.plain_text import one_line
 from packhorse_services.cli.client import output
 from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.failures import CommandFailed, Exit
@@ -89,12 +90,23 @@ def ending_after(seconds: float | None) -> Iterator[None]:
 Shown = Callable[[StreamEvent], str]
 
 
-def forms(line: Shown, name: Shown) -> Mapping[Format, Shown]:
-    """Return how each format shows an event, by how it looks as a line and as a name."""
+def forms(text: Shown, name: Shown) -> Mapping[Format, Shown]:
+    """Return how each format shows an event, by how it looks as a line and as a name.
+
+    An event of a later version, for which `text` fails, is shown as it is.
+    """
+
+    def line(event: StreamEvent) -> str:
+        try:
+            return one_line(text(event).rstrip())
+        except (ValueError, KeyError, TypeError, AttributeError):
+            data = event.data if isinstance(event.data, str) else json.dumps(event.data)
+            return one_line(f"{event.kind}  {data}")
+
     return {
         Format.TABLE: line,
         Format.WIDE: lambda event: f"{line(event)}  {event.id}",
-        Format.NAME: name,
+        Format.NAME: lambda event: one_line(name(event)),
         Format.JSON: _as_json,
     }
 
@@ -106,21 +118,12 @@ def _as_json(event: StreamEvent) -> str:
 def _as_name(event: StreamEvent) -> str:
     data = event.data
     named = data.get("package_id") or data.get("subscriber") if isinstance(data, dict) else None
-    return printable(str(named or event.kind))
+    return str(named or event.kind)
 
 
-def raw(event: StreamEvent) -> str:
-    """Return what an event holds as a text."""
-    return event.data if isinstance(event.data, str) else json.dumps(event.data)
-
-
-def _as_line(event: StreamEvent) -> str:
-    try:
-        data = event.data
-        reported = f"{data.get('time') or '-':<27}  {event.kind:<11}  {_LINES[event.kind](data)}"
-    except (ValueError, KeyError, TypeError, AttributeError):  # a later version's
-        reported = f"{event.kind}  {raw(event)}"
-    return printable(reported)
+def _as_text(event: StreamEvent) -> str:
+    data = event.data
+    return f"{data.get('time') or '-':<27}  {event.kind:<11}  {_LINES[event.kind](data)}"
 
 
 def _package(data: Mapping[str, Any]) -> str:
@@ -147,9 +150,7 @@ def _distributed(data: Mapping[str, Any]) -> str:
 
 
 def _subscriber(data: Mapping[str, Any]) -> str:
-    return (
-        f"{data['offset']}  {data['subscriber']} is {data['state']}  {data['last_error']}".strip()
-    )
+    return f"{data['offset']}  {data['subscriber']} is {data['state']}  {data['last_error']}"
 
 
 def _gap(data: Mapping[str, Any]) -> str:
@@ -159,11 +160,6 @@ def _gap(data: Mapping[str, Any]) -> str:
     )
 
 
-def printable(text: str) -> str:
-    """Keep what a publisher or a subscriber wrote from steering the terminal."""
-    return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
-
-
 _LINES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "package": _package,
     "status": _status,
@@ -171,4 +167,4 @@ _LINES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "subscriber": _subscriber,
     "gap": _gap,
 }
-_SHOWN = forms(_as_line, _as_name)
+_SHOWN = forms(_as_text, _as_name)

@@ -13,15 +13,7 @@ from packhorse_services.cli.client import output
 from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.options import After, Output, Seconds, Watch
 from packhorse_services.cli.client.views import Format, View
-from packhorse_services.cli.events import (
-    TimeIsUp,
-    ending_after,
-    event_id,
-    follow,
-    forms,
-    printable,
-    raw,
-)
+from packhorse_services.cli.events import TimeIsUp, ending_after, event_id, follow, forms
 
 topology = typer.Typer(help="Instances and their clusters.", no_args_is_help=True)
 
@@ -84,12 +76,11 @@ def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _row(instance: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row of an instance; what others wrote may not steer the terminal."""
-    given = {printable(name): printable(text) for name, text in instance["properties"].items()}
+    """Return the row of an instance."""
+    given = instance["properties"]
     others = [f"{name}={text}" for name, text in given.items() if name not in _OWN.values()]
     known = {column: given.get(name) for column, name in _OWN.items()}
-    names = {name: printable(instance[name]) for name in ("id", "cluster_id")}
-    return {**instance, **names, **known, "others": others}
+    return {**instance, **known, "others": others}
 
 
 @topology.command("watch")
@@ -111,20 +102,12 @@ def watch_topology(
             output.line(_SHOWN[form](event))
 
 
-def _as_name(event: StreamEvent) -> str:
-    return printable(event.kind)
+def _as_text(event: StreamEvent) -> str:
+    data = event.data
+    return f"{data.get('time') or '-':<27}  {event.kind:<18}  {_said(event.kind, data)}"
 
 
-def _as_line(event: StreamEvent) -> str:
-    try:
-        data = event.data
-        reported = f"{data.get('time') or '-':<27}  {event.kind:<18}  {_as_text(event.kind, data)}"
-    except (ValueError, KeyError, TypeError, AttributeError):  # a later version's
-        reported = f"{event.kind}  {raw(event)}"
-    return printable(reported.rstrip())
-
-
-def _as_text(name: str, data: Mapping[str, Any]) -> str:
+def _said(name: str, data: Mapping[str, Any]) -> str:
     if name == "gap":
         return f"events are lost ({data['reason']}); INIT follows"
     shown = data["topology"]
@@ -144,4 +127,4 @@ def _members(cluster: Mapping[str, Any]) -> str:
     )
 
 
-_SHOWN = forms(_as_line, _as_name)
+_SHOWN = forms(_as_text, lambda event: event.kind)

@@ -11,3 +11,8 @@ _STEERING = re.compile(
 def plain(text: str) -> str:
     r"""Return a text in which nothing steers a terminal: ESC is shown as `\x1b`."""
     return _STEERING.sub(lambda found: ascii(found.group())[1:-1], text)
+
+
+def one_line(text: str) -> str:
+    r"""Return a plain text as one line, in which a newline is shown as `\n` and a tab as `\t`."""
+    return plain(text).replace("\n", "\\n").replace("\t", "\\t")

@@ -23,7 +23,7 @@ PACKAGE = {
 @pytest.mark.parametrize(
     ("name", "data", "shown"),
     [
-        ("package", PACKAGE, "7  ADD  /a (+1)  by editor\ufffd[2J  id-1"),
+        ("package", PACKAGE, "7  ADD  /a (+1)  by editor\\x1b[2J  id-1"),
         (
             "gap",
             {"source": "status", "from_offset": 1, "to_offset": 5, "reason": "FORGOTTEN"},

@@ -29,7 +29,7 @@ def test_each_line_of_the_log_is_shown_once(capsys: pytest.CaptureFixture[str]) 
     )
     tail(service)
     said = capsys.readouterr()
-    assert said.out.splitlines() == ["one", "two\ufffd", "three"]
+    assert said.out.splitlines() == ["one", "two\\x1b", "three"]
     assert said.err.splitlines() == [
         "QUEUED",
         "ACTIVE on w1, attempt 2, 1 of 2: half",
@@ -103,13 +103,13 @@ def event(kind: str, **properties: Any) -> StreamEvent:
     [
         (event("ADDED", id="x"), "ADDED      7  a/b x  QUEUED"),
         (event("START", state="ACTIVE", instance="w1"), "START      7  a/b  ACTIVE on w1"),
-        (event("FAILED", reason="no\x1b"), "FAILED     7  a/b  QUEUED: no\ufffd"),
+        (event("FAILED", reason="no\x1b"), "FAILED     7  a/b  QUEUED: no\\x1b"),
         (Gap("gap", "p", {"reason": "PRUNED"}), "events are lost"),
         (StreamEvent("LATER", "p", ["new"]), 'LATER  ["new"]'),
     ],
 )
 def test_each_event_is_a_line(reported: StreamEvent, shown: str) -> None:
-    line = tailing._as_line(reported)
+    line = tailing._SHOWN[Format.TABLE](reported)
     assert shown in line
     assert "\n" not in line
     assert tailing._SHOWN[Format.WIDE](reported) == f"{line}  {reported.id}"

@@ -95,11 +95,11 @@ def event(name: str, **data: Any) -> StreamEvent:
         (event("PROPERTIES_CHANGED", changed=["two"]), "two has other properties"),
         (Gap("gap", "", {"reason": "FORGOTTEN"}), "events are lost (FORGOTTEN); "),
         (StreamEvent("LATER", "", ["new"]), 'LATER  ["new"]'),
-        (event("CHANGED", added=["\x1b[2J"]), "+\ufffd[2J"),
+        (event("CHANGED", added=["\x1b[2J"]), "+\\x1b[2J"),
     ],
 )
 def test_each_event_is_a_line(reported: StreamEvent, ends: str) -> None:
-    line = topology._as_line(reported)
+    line = topology._SHOWN[Format.TABLE](reported)
     assert ends in line
     assert "\n" not in line
     if reported.id:

@@ -10,7 +10,7 @@ import httpx
 from rich.markup import escape
 from rich.table import Table
 
-from packhorse.runtime.plain_text import plain
+from packhorse.runtime.plain_text import one_line
 from packhorse_services.cli.client import output
 
 _STATE_STYLES = {
@@ -74,7 +74,7 @@ class View:
             output.line(json.dumps(document, indent=2))
         elif form is Format.NAME:
             for row in document[self.rows]:
-                output.line(str(row[self.name]))
+                output.line(one_line(str(row[self.name])))
         else:
             columns = {**self.columns, **(self.wide if form is Format.WIDE else {})}
             if self.whole:
@@ -90,7 +90,7 @@ class View:
 
 
 def _slowest(document: Mapping[str, Any]) -> str:
-    """Name the live subscribers that are furthest behind; an older publisher names none."""
+    """Name the live subscribers that are furthest behind."""
     kinds = {"slowest": "slowest", "slowest editable": "slowest_editable"}
     reported = [
         f"{title}: {row['subscriber']} ({_reach(row, 'length')} waiting)"
@@ -277,7 +277,7 @@ def _bounds(row: Mapping[str, Any], field: str) -> str | None:
 
 def _shown(text: str) -> str:
     """Return a text that a table shows as it is: neither markup nor what steers a terminal."""
-    return escape(plain(text).replace("\n", "\\n").replace("\t", "\\t"))
+    return escape(one_line(text))
 
 
 def _seconds(value: float) -> str:

@@ -153,7 +153,7 @@ def _show_job(document: Mapping[str, Any], form: Format) -> None:
         views.JOBS.show_one(document, form)
         return
     views.JOBS.show_one(views.job_row(document), form)
-    if past := [views.safe(one) for one in document["past_attempts"]]:
+    if past := document["past_attempts"]:
         output.line("")
         views.ATTEMPTS.show({"past_attempts": past}, form)
 

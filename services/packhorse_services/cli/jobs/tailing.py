@@ -10,18 +10,11 @@ from packhorse.client.blocking import Client
 from packhorse.client.calls.streams import job_events
 from packhorse.client.errors import NoAnswer, Refused
 from packhorse.client.following import StreamEvent
+from packhorse.runtime.plain_text import one_line
 from packhorse_services.cli.client import output
 from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.views import Format
-from packhorse_services.cli.events import (
-    TimeIsUp,
-    ending_after,
-    event_id,
-    follow,
-    forms,
-    printable,
-    raw,
-)
+from packhorse_services.cli.events import TimeIsUp, ending_after, event_id, follow, forms
 from packhorse_services.cli.jobs.views import progress_text
 
 TOPICS = "packhorse/job/*"
@@ -79,11 +72,11 @@ def _follow_job(
             _report_state(before, found, output.line)
         else:
             for line in new_lines(before.get("log", ()), found["log"]):
-                show(printable(line))
+                show(line)
             _report_state(before, found, output.report)
         before = found
     if before["state"] != "SUCCEEDED":
-        said = f": {printable(before['result_message'])}" if before["result_message"] else ""
+        said = f": {one_line(before['result_message'])}" if before["result_message"] else ""
         raise CommandFailed(f"job {number} is {before['state']}{said}")
 
 
@@ -127,7 +120,7 @@ def _state(job: Mapping[str, Any]) -> str:
     where = f" on {job['instance']}" if job["state"] == "ACTIVE" else ""
     again = f", attempt {job['attempts']}" if job["attempts"] > 1 else ""
     reported = progress_text(job["progress"])
-    return printable(f"{job['state']}{where}{again}{f', {reported}' if reported else ''}")
+    return one_line(f"{job['state']}{where}{again}{f', {reported}' if reported else ''}")
 
 
 def tail_all(service: Client, after: str | None, seconds: float | None, form: Format) -> None:
@@ -138,17 +131,13 @@ def tail_all(service: Client, after: str | None, seconds: float | None, form: Fo
             output.line(_SHOWN[form](event))
 
 
-def _as_line(event: StreamEvent) -> str:
-    try:
-        data = event.data
-        reported = _as_text(data) if event.kind != "gap" else "events are lost; it goes on from now"
-        line = f"{data.get('created_at') or '-':<27}  {reported}"
-    except (ValueError, KeyError, TypeError, AttributeError):  # a later version's
-        line = f"{event.kind}  {raw(event)}"
-    return printable(line.rstrip())
+def _as_text(event: StreamEvent) -> str:
+    data = event.data
+    reported = _said(data) if event.kind != "gap" else "events are lost; it goes on from now"
+    return f"{data.get('created_at') or '-':<27}  {reported}"
 
 
-def _as_text(data: Mapping[str, Any]) -> str:
+def _said(data: Mapping[str, Any]) -> str:
     given = data["properties"]
     kind = str(data["topic"]).rpartition("/")[2]
     named = f"{given['topic']} {given['id']}" if given.get("id") else given["topic"]
@@ -161,7 +150,7 @@ def _as_name(event: StreamEvent) -> str:
     try:
         return str(int(event.data["properties"]["number"]))
     except (ValueError, KeyError, TypeError):
-        return printable(event.kind)
+        return event.kind
 
 
-_SHOWN = forms(_as_line, _as_name)
+_SHOWN = forms(_as_text, _as_name)

@@ -6,7 +6,6 @@ from typing import Any
 
 from packhorse.jobs.scheduling.timing import period_text
 from packhorse_services.cli.client.views import View
-from packhorse_services.cli.events import printable
 
 
 def _note(document: Mapping[str, Any]) -> str:
@@ -110,15 +109,8 @@ SCHEDULES = View(
 
 
 def job_row(job: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row of a job; what others wrote may not steer the terminal."""
-    return {**safe(job), "said": printable(_said(job)) or None}
-
-
-def safe(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row whose texts can be shown in a terminal."""
-    return {
-        name: printable(value) if isinstance(value, str) else value for name, value in row.items()
-    }
+    """Return the row of a job."""
+    return {**job, "said": _said(job)}
 
 
 def _said(job: Mapping[str, Any]) -> str:
@@ -138,19 +130,19 @@ def progress_text(progress: Mapping[str, Any]) -> str:
 
 def topic_row(topic: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row of a topic, with the first moment since which a consumer is missing."""
-    missing = topic.get("unconsumed_on", [])  # an older service names none
+    missing = topic["unconsumed_on"]
     since = [topic["unconsumed_since"], *(one["since"] for one in missing)]
     return {
         **topic,
         "unconsumed_since": min(filter(None, since), default=None),
-        "unconsumed_on": [printable(one["only_on"]) for one in missing],
+        "unconsumed_on": [one["only_on"] for one in missing],
     }
 
 
 def schedule_row(schedule: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row of a schedule."""
     gives = f"{schedule['action'].lower()} {schedule['topic']}"
-    return safe({**schedule, "when": _when(schedule), "gives": gives})
+    return {**schedule, "when": _when(schedule), "gives": gives}
 
 
 def _when(schedule: Mapping[str, Any]) -> str:
