@@ -21,7 +21,6 @@ from packhorse_services.cli.stack.postgres_binaries import (
     as_user,
     check_reach,
     give_away,
-    keep_private,
     piped,
     run,
     server_user,
@@ -92,7 +91,6 @@ class EmbeddedPostgres:
         """
         self.home.mkdir(parents=True, exist_ok=True)
         check_reach(self.home)
-        keep_private(self._secret)
         if not self.data.exists():
             self._initialise()
         for attempt in stamina.retry_context(

@@ -159,10 +159,3 @@ def piped(secret: str, user: pwd.struct_passwd | None) -> int:
     os.write(writing, secret.encode())
     os.close(writing)
     return reading
-
-
-def keep_private(path: Path) -> None:
-    """Make a file ours alone, which versions before have given away; what is not there stays so."""
-    if os.geteuid() == 0 and path.exists():
-        os.chown(path, 0, 0)
-        path.chmod(0o600)
