@@ -13,8 +13,9 @@ import psycopg
 import pytest
 
 from packhorse.runtime.token_file import TokenFile
+from packhorse_services.cli.client.stack_options import StackOptions
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
-from packhorse_services.cli.stack.layout import StackOptions, connections
+from packhorse_services.cli.stack.layout import connections
 from tests.harness.composed import composed_secrets, prepared_postgres
 from tests.harness.deployment import (
     COMPOSE,
@@ -113,7 +114,7 @@ def test_the_server_takes_the_connections_of_all_programs() -> None:
     found = re.search(r"max_connections=(\d+)", " ".join(SERVICES["postgres"]["command"]))
     assert found
     subscribers = sum("PACKHORSE_SUBSCRIBER" in s.get("environment", {}) for s in SERVICES.values())
-    assert int(found.group(1)) >= connections(StackOptions(ROOT, subscribers=subscribers))
+    assert int(found.group(1)) >= connections(StackOptions(data=ROOT, subscribers=subscribers))
 
 
 @pytest.fixture(scope="module")

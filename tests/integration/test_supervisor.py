@@ -12,10 +12,11 @@ from unittest.mock import patch
 import pytest
 
 from packhorse_services.cli.client.data_directory import DataDirectory
+from packhorse_services.cli.client.stack_options import StackOptions
 from packhorse_services.cli.stack import up
 from packhorse_services.cli.stack.child import ChildProcess, ChildProgram, bound_log
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
-from packhorse_services.cli.stack.layout import StackOptions, choose_ports, database_names, plan
+from packhorse_services.cli.stack.layout import choose_ports, database_names, plan
 from packhorse_services.cli.stack.ports import free_port
 from packhorse_services.cli.stack.postgres_binaries import PostgresFailed
 from packhorse_services.cli.stack.supervisor import StartFailed, Supervisor
@@ -225,7 +226,7 @@ class _DeadPostgres(EmbeddedPostgres):
 
 def _stack(folder: Path, monkeypatch: pytest.MonkeyPatch, complaints: list[str]) -> _Stack:
     """Return a stack whose programs are not started; its server complains as it is told."""
-    options = StackOptions(folder, port=0, subscribers=0)
+    options = StackOptions(data=folder, port=0, subscribers=0)
     urls = dict.fromkeys(database_names(options), "postgresql://nobody@127.0.0.1/none")
     programs = plan(options, urls, choose_ports(options))
     postgres = _DeadPostgres(folder / "postgres")

@@ -5,7 +5,7 @@ commands.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +14,6 @@ import typer
 from typer.core import TyperGroup
 
 import packhorse
-from packhorse.client.stack_folder import default_folder
 from packhorse.errors import PackhorseError
 from packhorse.runtime.command_options import with_options
 from packhorse.runtime.reasons import reason_of
@@ -41,7 +40,7 @@ from packhorse_services.cli.client.settings import (
     TokenFileOption,
     TokenOption,
 )
-from packhorse_services.cli.client.topic_options import TopicOptions
+from packhorse_services.cli.client.stack_options import StackOptions
 from packhorse_services.cli.distribute.command import distribute
 from packhorse_services.cli.distribute.comparing import compare
 from packhorse_services.cli.jobs.commands import job
@@ -88,23 +87,6 @@ app.add_typer(job, name="job")
 app.add_typer(topics, name="topics")
 app.add_typer(config_app, name="config")
 
-# What a stack is started with.
-FirstPort = Annotated[
-    int, typer.Option(min=0, max=65000, help="The first of the ports; 0 takes free ones.")
-]
-Subscribers = Annotated[int, typer.Option(min=0, max=100, help="How many.")]
-StackJournal = Annotated[
-    str,
-    typer.Option("--journal", help="postgresql (the embedded server), postgresql://… or kafka://…"),
-]
-StackBlobs = Annotated[
-    str | None,
-    typer.Option("--blobs", help="A folder or s3://bucket.", show_default="DATA/blobs"),
-]
-MaxRetries = Annotated[
-    int, typer.Option(min=-1, help="Attempts after the first; -1 never gives up.")
-]
-Editable = Annotated[bool, typer.Option(help="Let queues be cleared.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line when everything is ready.")]
 
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
@@ -161,36 +143,13 @@ def _is_said(context: typer.Context, option: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-@dataclass(frozen=True, kw_only=True)
-class UpOptions(TopicOptions):
-    """What the stack is to be."""
-
-    data: DataOption = None
-    port: FirstPort = 8080
-    subscribers: Subscribers = 3
-    journal: StackJournal = "postgresql"
-    blobs: StackBlobs = None
-    max_retries: MaxRetries = -1
-    editable: Editable = True
-
-
 @app.command()
 @with_options
-def up(context: typer.Context, *, chosen: UpOptions, as_json: AsJson = False) -> None:
+def up(context: typer.Context, *, chosen: StackOptions, as_json: AsJson = False) -> None:
     """Start the embedded stack and stay until Ctrl-C."""
-    from packhorse_services.cli.stack.layout import StackOptions
     from packhorse_services.cli.stack.up import up as run_stack
 
-    options = StackOptions(
-        data=chosen.data or _connection(context).data or default_folder(),
-        port=chosen.port,
-        subscribers=chosen.subscribers,
-        journal=chosen.journal,
-        blobs=chosen.blobs,
-        topics=chosen.topics(),
-        max_retries=chosen.max_retries,
-        editable=chosen.editable,
-    )
+    options = replace(chosen, data=chosen.data or _connection(context).data)
     run_stack(options, as_json=as_json)
 
 

@@ -11,11 +11,11 @@ import pytest
 from packhorse.wire.topics import Topics
 from packhorse_services.cli.client.failures import CommandFailed
 from packhorse_services.cli.client.settings import port_range
+from packhorse_services.cli.client.stack_options import StackOptions
 from packhorse_services.cli.client.topic_options import TopicOptions
 from packhorse_services.cli.stack import ports
 from packhorse_services.cli.stack.layout import (
     PortTaken,
-    StackOptions,
     choose_ports,
     connections,
     database_names,
@@ -59,19 +59,19 @@ def _free_in_a_row(count: int) -> int:
 
 
 def test_the_server_takes_the_connections_of_all_subscribers(tmp_path: Path) -> None:
-    assert connections(StackOptions(tmp_path)) == 400
-    assert connections(StackOptions(tmp_path, subscribers=100)) == 2720
+    assert connections(StackOptions(data=tmp_path)) == 400
+    assert connections(StackOptions(data=tmp_path, subscribers=100)) == 2720
 
 
 def test_ports_follow_the_first(tmp_path: Path) -> None:
     first = _free_in_a_row(6)
-    options = StackOptions(tmp_path, port=first, subscribers=0)
+    options = StackOptions(data=tmp_path, port=first, subscribers=0)
     assert choose_ports(options) == [*range(first, first + 6)]
-    assert len(choose_ports(StackOptions(tmp_path, port=0, subscribers=4))) == 14
+    assert len(choose_ports(StackOptions(data=tmp_path, port=0, subscribers=4))) == 14
 
 
 def test_what_the_guide_lets_join_gets_ports_that_the_stack_leaves_free(tmp_path: Path) -> None:
-    options = StackOptions(tmp_path)
+    options = StackOptions(data=tmp_path)
     databases = dict.fromkeys(database_names(options), "postgresql://nobody@127.0.0.1/none")
     ports = itertools.count(options.port)
     programs = plan(options, databases, list(itertools.islice(ports, 100)))
@@ -86,7 +86,7 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(PortTaken, match=f"port {port} is in use; choose another"):
-            choose_ports(StackOptions(tmp_path, port=port))
+            choose_ports(StackOptions(data=tmp_path, port=port))
 
 
 def test_a_subscriber_is_named_by_its_number() -> None:
@@ -94,7 +94,7 @@ def test_a_subscriber_is_named_by_its_number() -> None:
 
 
 def test_each_program_is_given_its_own_database(tmp_path: Path) -> None:
-    options = StackOptions(tmp_path, subscribers=2, journal="kafka://broker:9092")
+    options = StackOptions(data=tmp_path, subscribers=2, journal="kafka://broker:9092")
     databases = {name: f"postgresql://{name}" for name in database_names(options)}
     programs = {one.name: one for one in plan(options, databases, [*range(1, 11)])}
     console = programs.pop("console")
@@ -124,8 +124,10 @@ def test_each_program_is_given_its_own_database(tmp_path: Path) -> None:
 
 
 def test_all_programs_of_a_stack_are_told_the_same_topics(tmp_path: Path) -> None:
-    topics = TopicOptions(topic_prefix="a", topic_event="told").topics()
-    options = StackOptions(tmp_path, port=0, subscribers=1, topics=topics)
+    options = StackOptions(
+        data=tmp_path, port=0, subscribers=1, topic_prefix="a", topic_event="told"
+    )
+    topics = options.topics()
     databases = dict.fromkeys(database_names(options), "postgresql://x")
     programs = plan(options, databases, choose_ports(options))
     with_a_journal = [one for one in programs if "PACKHORSE_JOURNAL_URL" in one.environment]

@@ -3,13 +3,11 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 from packhorse.client.stack_folder import RunningStack
 from packhorse.errors import Permanent
-from packhorse.wire.topics import Topics
 from packhorse_services.cli.client.data_directory import DataDirectory
+from packhorse_services.cli.client.stack_options import StackOptions
 from packhorse_services.cli.stack.child import ChildProgram
 from packhorse_services.cli.stack.ports import free_ports, is_free
 
@@ -22,27 +20,12 @@ _TOPOLOGY, _JOBS, _CONSOLE = "topology", "jobs", "console"
 _SUBSCRIBER = "PACKHORSE_SUBSCRIBER"
 """Settings that only a subscriber has."""
 
-_TOPICS = Topics()
 _OWN = ("PACKHORSE_PORT", "PACKHORSE_INSTANCE_ID", "PACKHORSE_ENDPOINT")
 """Where a program listens, its name in the topology, and how others reach it."""
 
 
 class PortTaken(Permanent):
     """Another program listens on a port that the stack was asked to use."""
-
-
-@dataclass(frozen=True, slots=True)
-class StackOptions:
-    """What the user chose. `port` 0 takes any that are free."""
-
-    data: Path
-    port: int = 8080
-    subscribers: int = 3
-    journal: str = "postgresql"
-    blobs: str | None = None
-    topics: Topics = _TOPICS
-    max_retries: int = -1
-    editable: bool = True
 
 
 def subscriber_names(count: int) -> list[str]:
@@ -130,7 +113,7 @@ def _console(options: StackOptions, port: int, shown: Sequence[ChildProgram]) ->
     subscribers = {name: urls[name] for name in subscriber_names(options.subscribers)}
     settings = {
         "PACKHORSE_HOST": "127.0.0.1",
-        "PACKHORSE_TOKEN_FILE": str(DataDirectory(options.data).tokens),
+        "PACKHORSE_TOKEN_FILE": str(options.directory.tokens),
         "PACKHORSE_PUBLISHER_URLS": json.dumps({"main": urls["publisher"]}),
         "PACKHORSE_CONTENT_URL": urls["content"],
         "PACKHORSE_SUBSCRIBER_URLS": json.dumps(subscribers),
@@ -142,7 +125,7 @@ def _console(options: StackOptions, port: int, shown: Sequence[ChildProgram]) ->
 
 
 def _common(options: StackOptions, databases: Mapping[str, str]) -> dict[str, str]:
-    directory, names = DataDirectory(options.data), options.topics.by_part()
+    directory, names = options.directory, options.topics().by_part()
     return {
         "PACKHORSE_HOST": "127.0.0.1",
         "PACKHORSE_JOURNAL_URL": journal_url(options, databases),

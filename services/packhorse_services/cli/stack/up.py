@@ -20,13 +20,13 @@ from packhorse_services.cli.client import output
 from packhorse_services.cli.client.connection import client_of
 from packhorse_services.cli.client.data_directory import DataDirectory
 from packhorse_services.cli.client.failures import CommandFailed, Exit
+from packhorse_services.cli.client.stack_options import StackOptions
 from packhorse_services.cli.client.views import table
 from packhorse_services.cli.stack.child import ChildProcess, ChildProgram, bound_log
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from packhorse_services.cli.stack.forked import ForkServer
 from packhorse_services.cli.stack.interruptions import Interruptions
 from packhorse_services.cli.stack.layout import (
-    StackOptions,
     choose_ports,
     connections,
     database_names,
@@ -48,7 +48,7 @@ _ANNOUNCED_S = 15.0
 
 
 def up(options: StackOptions, *, as_json: bool) -> None:
-    """Start everything below `options.data`, say where it is, and stay until a signal comes.
+    """Start everything below the data folder, say where it is, and stay until a signal comes.
 
     Raises what keeps it from starting; nothing of the stack runs on after that.
     """
@@ -62,7 +62,7 @@ def up(options: StackOptions, *, as_json: bool) -> None:
 
 def _run(options: StackOptions, interruptions: Interruptions, *, as_json: bool) -> None:
     ended = interruptions.ended
-    directory = DataDirectory(options.data)
+    directory = options.directory
     directory.refuse_claimed()  # by another stack, whose ports are no news then
     ports = choose_ports(options)  # a taken one is reported before anything is made
     server = EmbeddedPostgres(directory.postgres, connections=connections(options), cancelled=ended)
@@ -161,7 +161,7 @@ def _prepared(
     """Make databases and topics that are missing, and return the programs to run on them."""
     databases = _ensure_databases(postgres, database_names(options))
     if has_own_journal(options):
-        check_topics(journal_url(options, databases), options.topics)
+        check_topics(journal_url(options, databases), options.topics())
     return plan(options, databases, ports)
 
 
@@ -242,10 +242,11 @@ class TopicsUnfit(Permanent):
 
 
 def check_named(options: StackOptions) -> None:
-    """Raise `CommandFailed` with `Exit.USAGE` for a journal or blobs that no program could open.
+    """Raise `CommandFailed` with `Exit.USAGE` for what no program could use or open.
 
     Connects to nothing; a folder for blobs is made.
     """
+    options.topics()
     if not has_own_journal(options):
         with provision.opened(options.journal):
             pass
@@ -266,7 +267,7 @@ def check_answering(options: StackOptions) -> None:
             blobs.check()
     if not has_own_journal(options):
         with _option_at_fault("--journal"):
-            check_topics(options.journal, options.topics)
+            check_topics(options.journal, options.topics())
 
 
 def check_topics(journal: str, topics: Topics) -> None:
