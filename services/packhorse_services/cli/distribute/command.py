@@ -79,25 +79,6 @@ BulkId = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Requested:
-    paths: list[str]
-    deep: bool
-    action: ActionName
-    dry_run: bool
-    key: str | None
-    wait_s: float | None
-    """None: it is not waited for."""
-    at: str | None = None
-    to: list[str] | None = None
-
-    def is_one_request(self) -> bool:
-        """Return whether it says what only one request by itself can be."""
-        return self.dry_run or any(
-            one is not None for one in (self.wait_s, self.key, self.at, self.to)
-        )
-
-
 @dataclass(frozen=True, kw_only=True)
 class DistributeOptions:
     """What goes out, how, and whether the command waits for it."""
@@ -117,86 +98,69 @@ class DistributeOptions:
     bulk: Bulk = False
     bulk_id: BulkId = None
 
+    def is_one_request(self) -> bool:
+        """Return whether they say what only one request by itself can be."""
+        said = any(one is not None for one in (self.key, self.at, self.to))
+        return self.dry_run or self.wait or said
+
 
 @with_options
 def distribute(context: typer.Context, *, paths: Paths = None, options: DistributeOptions) -> None:
     """Distribute nodes to all subscribers and print the distribution's id, or replay a file."""
-    requested = _Requested(
-        paths or [],
-        options.deep,
-        options.action,
-        options.dry_run,
-        options.key,
-        options.timeout if options.wait else None,
-        options.at,
-        options.to,
-    )
     connection = context.ensure_object(Connection)
     by_file = options.from_file is not None or options.producer is not None
     if options.bulk or options.bulk_id is not None:
         if not options.bulk or by_file or options.keep_going:
             raise CommandFailed(BULK_USAGE, Exit.USAGE)
-        _in_bulk(connection, requested, options.bulk_id)
+        _in_bulk(connection, paths or [], options)
     if by_file:
-        _replay(
-            connection,
-            requested,
-            options.from_file,
-            options.producer,
-            keep_going=options.keep_going,
-            batch=options.batch,
-        )
+        _replay(connection, paths or [], options)
     else:
-        _distribute(connection, requested)
+        _distribute(connection, paths or [], options)
 
 
-def _in_bulk(connection: Connection, requested: _Requested, bulk_id: str | None) -> NoReturn:
+def _in_bulk(connection: Connection, paths: list[str], options: DistributeOptions) -> NoReturn:
     """Become the pipeline's program, which distributes a subtree as many packages.
 
     Raises `CommandFailed` where there is no pipeline.
     """
-    adds = requested.action is ActionName.ADD and not requested.is_one_request()
-    if not adds or not requested.deep or len(requested.paths) != 1:
+    adds = options.action is ActionName.ADD and not options.is_one_request()
+    if not adds or not options.deep or len(paths) != 1:
         raise CommandFailed(BULK_USAGE, Exit.USAGE)
     token = connection.token()
     # By the environment, for anybody may read the arguments of a process.
     settings = {"PACKHORSE_SERVER": connection.publisher_url(), "PACKHORSE_TOKEN": token or ""}
-    arguments = ["bulk", "--deep", *requested.paths, *(["--id", bulk_id] if bulk_id else [])]
-    service_commands.pipeline(connection, arguments, settings)
+    named = ["--id", options.bulk_id] if options.bulk_id else []
+    service_commands.pipeline(connection, ["bulk", "--deep", *paths, *named], settings)
 
 
-def _replay(
-    connection: Connection,
-    requested: _Requested,
-    from_file: str | None,
-    producer: str | None,
-    *,
-    keep_going: bool,
-    batch: int,
-) -> None:
-    if not from_file or not producer or requested.paths or requested.is_one_request():
+def _replay(connection: Connection, paths: list[str], options: DistributeOptions) -> None:
+    source, producer = options.from_file, options.producer
+    if not source or not producer or paths or options.is_one_request():
         raise CommandFailed(replay.USAGE, Exit.USAGE)
-    action = requested.action.value.upper()
-    replayed = replay.ReplayRequest(from_file, producer, action, requested.deep, keep_going, batch)
+    action = options.action.value.upper()
+    replayed = replay.ReplayRequest(
+        source, producer, action, options.deep, options.keep_going, options.batch
+    )
     with connection.publisher() as publisher:
         replay.replay(publisher, replayed)
 
 
-def _distribute(connection: Connection, requested: _Requested) -> None:
-    if not requested.paths and requested.action is not ActionName.TEST:
+def _distribute(connection: Connection, paths: list[str], options: DistributeOptions) -> None:
+    if not paths and options.action is not ActionName.TEST:
         raise CommandFailed("name at least one path, or --from-file FILE", Exit.USAGE)
-    paths = {"deep_paths" if requested.deep else "paths": requested.paths}
-    at = {} if requested.at is None or requested.dry_run else {"at": requested.at}
-    to = {"targets": requested.to} if requested.to else {}
-    body = {"action": requested.action.value.upper(), **paths, **at, **to}
+    named = {"deep_paths" if options.deep else "paths": paths}
+    at = {} if options.at is None or options.dry_run else {"at": options.at}
+    to = {"targets": options.to} if options.to else {}
+    body = {"action": options.action.value.upper(), **named, **at, **to}
     with connection.publisher() as publisher:
-        if requested.dry_run:
+        if options.dry_run:
             report_dry_run(publisher.run(distributing.dry_run_of(body)))
             return
-        accepted = request(publisher, body, requested.key, awaited=requested.wait_s is not None)
+        accepted = request(publisher, body, options.key, awaited=options.wait)
         output.line(accepted["id"])
-        if requested.wait_s is not None:
-            await_distributed(publisher, accepted["id"], requested.wait_s)
+        if options.wait:
+            await_distributed(publisher, accepted["id"], options.timeout)
 
 
 def request(
