@@ -7,6 +7,14 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from packhorse.runtime.plain_text import plain
 
@@ -41,6 +49,19 @@ def complain(text: str) -> None:
 def report(text: str) -> None:
     """Write a sentence to stderr; markup in it means nothing."""
     talk.print(plain(text), markup=False, soft_wrap=True)
+
+
+def bars() -> Progress:
+    """Return bars on stderr, each with a name, an amount and times; disabled off a terminal."""
+    return Progress(
+        TextColumn("{task.description:<8}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=talk,
+        disable=not talk.is_terminal,
+    )
 
 
 def again(show: Callable[[], object], *, watch: bool) -> None:

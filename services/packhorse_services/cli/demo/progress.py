@@ -4,8 +4,6 @@ import time
 from collections.abc import Mapping
 from typing import Any, Self
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from packhorse_services.cli.client import output
 
 _LINE_EVERY_S = 1.0
@@ -18,14 +16,7 @@ class SubscriberProgress:
         self._total = total
         self._imported = dict.fromkeys(subscribers, 0)
         self._next_line = time.monotonic() + _LINE_EVERY_S
-        self._bars = Progress(
-            TextColumn("{task.description:<8}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=output.talk,
-            disable=not output.talk.is_terminal,
-        )
+        self._bars = output.bars()
         self._tasks = {name: self._bars.add_task(name, total=total) for name in subscribers}
 
     def show(self, sent: int, queues: Mapping[str, Any]) -> bool:

@@ -4,15 +4,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-
 from packhorse.client.errors import ClientError, Refused
 from packhorse.runtime.reason_change import ReasonChange
 from packhorse_services.cli.client import output
@@ -61,7 +52,7 @@ class News:
         self._lines = self._reported_lines = 0
         self._reported_at = clock()
         self._reason = ReasonChange(clock)
-        self._bar = _bar()
+        self._bar = output.bars()
         self._task = self._bar.add_task(name, total=total)
         self._bar.start()
 
@@ -92,15 +83,3 @@ class News:
         """Remove the bar, and report what became of everything."""
         self._bar.stop()
         output.report(sentence)
-
-
-def _bar() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=output.talk,
-        disable=not output.talk.is_terminal,
-    )
