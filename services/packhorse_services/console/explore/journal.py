@@ -13,7 +13,7 @@ from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import PageAddress, utc_moment
 from packhorse_services.console.frame.trees import Branch, tree
-from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit
+from packhorse_services.console.frame.visit import PageVisit, Visit, followed_page
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
@@ -83,25 +83,18 @@ class RecordsShown:
     wrong: str = ""
 
 
-@router.get("/journal")
+@followed_page(router, "/journal")
 async def show_journal(visit: PageVisit, requested: Address) -> Response:
     """Show records of a topic, the newest first."""
     shown = await _shown(visit, requested)
-    return visit.page(
-        "journal.html",
+    return visit.followed(
+        "journal",
         shown=shown,
         requested=requested,
         topics=TOPICS,
         known=bool(visit.cleanup_url),
         same=_same(visit, requested) if shown.page else [],
     )
-
-
-@router.get("/journal/content")
-async def show_journal_content(visit: PartVisit, requested: Address) -> Response:
-    """Return what changes of it; 304 when nothing has."""
-    shown = await _shown(visit, requested)
-    return visit.part("journal_content.html", shown=shown, requested=requested)
 
 
 _DRY_RUN, _DRY = ("cleanup", "run", "--dry-run"), '{"dry_run": true}'

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
@@ -30,6 +30,9 @@ from packhorse_services.console.frame.rendering import PAGES, address
 from packhorse_services.console.parts import KINDS, Kind, of
 
 T = TypeVar("T")
+Route = TypeVar("Route", bound=Callable[..., Awaitable[Response]])
+
+_PART = "part of a page"
 
 _NAMED = (
     *("agent", "subscriber", "release", "action", "deep", "at", "to", "offset", "count"),
@@ -151,13 +154,39 @@ class Visit:
         """Return what changes of a page."""
         return PAGES.part(self.request, template, may=self.rights, **values)
 
+    def followed(self, name: str, **values: Any) -> Response:
+        """Return a page of `followed_page`, or the part of it that is asked for."""
+        if _is_part(self.request):
+            return self.part(f"{name}_content.html", **values)
+        return self.page(f"{name}.html", **values)
+
+
+def followed_page(router: APIRouter, path: str) -> Callable[[Route], Route]:
+    """Return a decorator: the page is at `path`, and at `content` below it what changes of it.
+
+    A part asks again and again by itself: it answers 304 when nothing has changed, renews no
+    session and leads nobody to the form.
+    """
+
+    def at_both(show: Route) -> Route:
+        router.get(f"{path}/content", name=_PART)(show)
+        router.get(path)(show)
+        return show
+
+    return at_both
+
+
+def _is_part(request: Request) -> bool:
+    return bool(request.scope["route"].name == _PART)
+
 
 async def _visit(request: Request) -> Visit:
     return Visit(request, await visitor(request))
 
 
 async def _visit_of_page(request: Request) -> Visit:
-    return Visit(request, await visitor_or_sign_in(request))
+    found = visitor if _is_part(request) else visitor_or_sign_in
+    return Visit(request, await found(request))
 
 
 PartVisit = Annotated[Visit, Depends(_visit)]

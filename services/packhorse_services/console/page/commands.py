@@ -10,7 +10,7 @@ from packhorse.client.exchange import Document, given, with_query
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import curl, same
-from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit
+from packhorse_services.console.frame.visit import PageVisit, Visit, followed_page
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
@@ -30,19 +30,11 @@ class CommandFilter:
 Filter = Annotated[CommandFilter, Depends()]
 
 
-@router.get("/commands")
+@followed_page(router, "/commands")
 async def show_commands(visit: PageVisit, requested: Filter) -> Response:
     """Show what operators did in the last 30 days, newest first."""
     shown = await _shown(visit, requested)
-    return visit.page("commands.html", **shown, requested=requested, agents=visit.agents)
-
-
-@router.get("/commands/content")
-async def show_commands_content(visit: PartVisit, requested: Filter) -> Response:
-    """Return what changes of it; 304 when nothing has."""
-    return visit.part(
-        "commands_content.html", **await _shown(visit, requested), requested=requested
-    )
+    return visit.followed("commands", **shown, requested=requested, agents=visit.agents)
 
 
 async def _shown(visit: Visit, requested: CommandFilter) -> dict[str, Any]:

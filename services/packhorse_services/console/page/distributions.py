@@ -16,7 +16,7 @@ from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import PageAddress, address, utc_moment
 from packhorse_services.console.frame.states import look_of
-from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit
+from packhorse_services.console.frame.visit import PageVisit, Visit, followed_page
 from packhorse_services.console.upstream import cursor_of
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
@@ -90,16 +90,10 @@ async def show_distributions(visit: PageVisit, requested: Filter) -> Response:
     return visit.page("distributions.html", found=found, requested=requested, agents=visit.agents)
 
 
-@router.get("/distribution")
+@followed_page(router, "/distribution")
 async def show_distribution(visit: PageVisit, requested: One) -> Response:
     """Show where one distribution is."""
-    return visit.page("distribution.html", **await _one(visit, requested))
-
-
-@router.get("/distribution/content")
-async def show_distribution_content(visit: PartVisit, requested: One) -> Response:
-    """Return what changes of it; 304 when nothing has."""
-    return visit.part("distribution_content.html", **await _one(visit, requested))
+    return visit.followed("distribution", **await _one(visit, requested))
 
 
 async def _one(visit: Visit, requested: OneDistribution) -> dict[str, Any]:

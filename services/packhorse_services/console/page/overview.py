@@ -13,7 +13,7 @@ from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.charts import Trend, trends
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.states import URGENT, Look, look_of
-from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit
+from packhorse_services.console.frame.visit import PageVisit, Visit, followed_page
 from packhorse_services.console.upstream import Answered, each
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
@@ -70,18 +70,11 @@ class Overview:
     same: Sequence[Same]
 
 
-@router.get("/overview")
+@followed_page(router, "/overview")
 async def show_overview(visit: PageVisit, requested: Filter) -> Response:
     """Show the queue of each subscriber at each publisher agent."""
     shown = await _overview(visit, requested)
-    return visit.page("overview.html", shown=shown, requested=requested)
-
-
-@router.get("/overview/content")
-async def show_overview_content(visit: PartVisit, requested: Filter) -> Response:
-    """Return what changes of it; 304 when nothing has."""
-    shown = await _overview(visit, requested)
-    return visit.part("overview_content.html", shown=shown, requested=requested)
+    return visit.followed("overview", shown=shown, requested=requested)
 
 
 async def _overview(visit: Visit, requested: OverviewFilter) -> Overview:

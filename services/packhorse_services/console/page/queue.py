@@ -19,10 +19,10 @@ from packhorse_services.console.frame.rendering import PageAddress
 from packhorse_services.console.frame.states import Look, look_of
 from packhorse_services.console.frame.visit import (
     PageVisit,
-    PartVisit,
     Visit,
     acting,
     back_to,
+    followed_page,
 )
 from packhorse_services.console.upstream import cursor_of
 
@@ -76,24 +76,12 @@ class QueueShown:
     wrong: str = ""
 
 
-@router.get("/queue")
+@followed_page(router, "/queue")
 async def show_queue(visit: PageVisit, requested: Filter, done: _Done = "") -> Response:
     """Show a queue, its head first."""
     shown = await _shown(visit, requested)
     notice = _DONE.get(done, "")
-    return visit.page("queue.html", shown=shown, requested=requested, notice=notice)
-
-
-@router.get("/queue/content")
-async def show_queue_content(
-    visit: PartVisit,
-    requested: Filter,
-    _done: Annotated[str, Query(alias="done", max_length=20)] = "",
-) -> Response:
-    """Return what changes of it; 304 when nothing has."""
-    return visit.part(
-        "queue_content.html", shown=await _shown(visit, requested), requested=requested
-    )
+    return visit.followed("queue", shown=shown, requested=requested, notice=notice)
 
 
 @router.post("/queue/{action}")

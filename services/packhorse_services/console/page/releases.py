@@ -14,7 +14,7 @@ from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import Form
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import curl, same
-from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit, acting, back_to
+from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to, followed_page
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
@@ -40,28 +40,17 @@ class ReleaseFilter:
 Filter = Annotated[ReleaseFilter, Depends()]
 
 
-@router.get("/releases")
+@followed_page(router, "/releases")
 async def show_releases(visit: PageVisit, requested: Filter, done: _Word = "") -> Response:
     """Show what goes out later, the next one first, and what became of it."""
     shown = await _shown(visit, requested)
-    return visit.page(
-        "releases.html",
+    return visit.followed(
+        "releases",
         **shown,
         requested=requested,
         agents=visit.agents,
         notice=_DONE.get(done, ""),
     )
-
-
-@router.get("/releases/content")
-async def show_releases_content(
-    visit: PartVisit,
-    requested: Filter,
-    _done: Annotated[str, Query(alias="done", max_length=20)] = "",
-) -> Response:
-    """Return what changes of it; 304 when nothing has."""
-    shown = await _shown(visit, requested)
-    return visit.part("releases_content.html", **shown, requested=requested)
 
 
 @router.post("/releases/{action}")

@@ -17,7 +17,7 @@ from packhorse_services.console.frame.charts import charts
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.numbers import whole_number
 from packhorse_services.console.frame.states import look_of
-from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit, acting, back_to
+from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to, followed_page
 from packhorse_services.console.upstream import each
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
@@ -48,22 +48,11 @@ class SubscriberAddress:
 Address = Annotated[SubscriberAddress, Depends()]
 
 
-@router.get("/subscriber")
+@followed_page(router, "/subscriber")
 async def show_subscriber(visit: PageVisit, requested: Address, done: _Word = "") -> Response:
     """Show a subscriber."""
     shown = await _shown(visit, requested)
-    return visit.page("subscriber.html", **shown, requested=requested, notice=_DONE.get(done, ""))
-
-
-@router.get("/subscriber/content")
-async def show_subscriber_content(
-    visit: PartVisit,
-    requested: Address,
-    _done: Annotated[str, Query(alias="done", max_length=20)] = "",
-) -> Response:
-    """Return what changes of it; 304 when nothing has."""
-    shown = await _shown(visit, requested)
-    return visit.part("subscriber_content.html", **shown, requested=requested)
+    return visit.followed("subscriber", **shown, requested=requested, notice=_DONE.get(done, ""))
 
 
 @router.get("/subscriber/reset")

@@ -14,7 +14,7 @@ from packhorse.jobs.filters import InvalidFilter, StateGroup
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
-from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit
+from packhorse_services.console.frame.visit import PageVisit, Visit, followed_page
 from packhorse_services.console.upstream import cursor_of
 from packhorse_services.console.work.search import Search
 
@@ -47,14 +47,14 @@ class JobsShown:
     same: Sequence[Same]
 
 
-@router.get("/jobs")
+@followed_page(router, "/jobs")
 async def show_jobs(
     visit: PageVisit, requested: Requested, done: Done = "", count: Count | None = None
 ) -> Response:
     """Show jobs by a filter, and the queues."""
     many = f"{count} {_DONE_MANY[done]}" if count is not None and done in _DONE_MANY else ""
-    return visit.page(
-        "jobs.html",
+    return visit.followed(
+        "jobs",
         shown=await _shown(visit, requested),
         requested=requested,
         served=visit.served("jobs"),
@@ -63,34 +63,11 @@ async def show_jobs(
     )
 
 
-@router.get("/jobs/content")
-async def show_jobs_content(
-    visit: PartVisit,
-    requested: Requested,
-    _done: Annotated[str, Query(alias="done", max_length=20)] = "",
-    _count: Annotated[str, Query(alias="count", max_length=20)] = "",
-) -> Response:
-    """Return what changes of it; 304 when nothing has."""
-    shown = await _shown(visit, requested)
-    return visit.part("jobs_content.html", shown=shown, requested=requested)
-
-
-@router.get("/jobs/{number:int}")
+@followed_page(router, "/jobs/{number:int}")
 async def show_job(visit: PageVisit, number: Number, at: At = "", done: Done = "") -> Response:
     """Show one job with its attempts and its log."""
     shown = await _job(visit, at, number)
-    return visit.page("job.html", **shown, notice=_DONE.get(done, ""))
-
-
-@router.get("/jobs/{number:int}/content")
-async def show_job_content(
-    visit: PartVisit,
-    number: Number,
-    at: At = "",
-    _done: Annotated[str, Query(alias="done", max_length=20)] = "",
-) -> Response:
-    """Return what changes of it; 304 when nothing has."""
-    return visit.part("job_content.html", **await _job(visit, at, number))
+    return visit.followed("job", **shown, notice=_DONE.get(done, ""))
 
 
 async def _shown(visit: Visit, requested: Search) -> JobsShown:

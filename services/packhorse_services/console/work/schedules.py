@@ -13,7 +13,7 @@ from packhorse.jobs.scheduling.timing import Cron, times_after
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
-from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit
+from packhorse_services.console.frame.visit import PageVisit, Visit, followed_page
 from packhorse_services.console.work.jobs import At
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
@@ -26,28 +26,16 @@ _COMING = 3
 Name = Annotated[str, Query(min_length=1, max_length=255)]
 
 
-@router.get("/schedules")
+@followed_page(router, "/schedules")
 async def show_schedules(visit: PageVisit, at: At = "") -> Response:
     """Show the schedules by name."""
-    return visit.page("schedules.html", **await _shown(visit, at), served=visit.served("jobs"))
+    return visit.followed("schedules", **await _shown(visit, at), served=visit.served("jobs"))
 
 
-@router.get("/schedules/content")
-async def show_schedules_content(visit: PartVisit, at: At = "") -> Response:
-    """Return what changes of it; 304 when nothing has."""
-    return visit.part("schedules_content.html", **await _shown(visit, at))
-
-
-@router.get("/schedule")
+@followed_page(router, "/schedule")
 async def show_schedule(visit: PageVisit, name: Name, at: At = "") -> Response:
     """Show one schedule: its next times, and what came of those before."""
-    return visit.page("schedule.html", **await _one(visit, at, name), key=str(uuid4()))
-
-
-@router.get("/schedule/content")
-async def show_schedule_content(visit: PartVisit, name: Name, at: At = "") -> Response:
-    """Return what changes of it; 304 when nothing has."""
-    return visit.part("schedule_content.html", **await _one(visit, at, name))
+    return visit.followed("schedule", **await _one(visit, at, name), key=str(uuid4()))
 
 
 async def _shown(visit: Visit, at: str) -> dict[str, Any]:

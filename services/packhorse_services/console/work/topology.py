@@ -13,7 +13,7 @@ from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import PageAddress
-from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit
+from packhorse_services.console.frame.visit import PageVisit, Visit, followed_page
 from packhorse_services.console.upstream import each
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
@@ -62,19 +62,12 @@ class TopologyShown:
     same: Sequence[Same]
 
 
-@router.get("/topology")
+@followed_page(router, "/topology")
 async def show_topology(visit: PageVisit, requested: Requested) -> Response:
     """Show clusters, instances, connectors, changes and votings."""
     shown = await _shown(visit, requested)
     served = visit.served("topology")
-    return visit.page("topology.html", shown=shown, requested=requested, served=served)
-
-
-@router.get("/topology/content")
-async def show_topology_content(visit: PartVisit, requested: Requested) -> Response:
-    """Return what changes of it; 304 when nothing has."""
-    shown = await _shown(visit, requested)
-    return visit.part("topology_content.html", shown=shown, requested=requested)
+    return visit.followed("topology", shown=shown, requested=requested, served=served)
 
 
 async def _shown(visit: Visit, requested: TopologyAddress) -> TopologyShown:
