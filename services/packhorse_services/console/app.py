@@ -36,7 +36,8 @@ from packhorse_services.console.page import (
     releases,
     subscriber,
 )
-from packhorse_services.console.parts import PROVIDER_PAGE, ConsoleParts, assemble
+from packhorse_services.console.parts import ConsoleParts, assemble
+from packhorse_services.console.provider import PROVIDER_PAGE
 from packhorse_services.console.settings import Settings
 from packhorse_services.console.work import acting as work_acts
 from packhorse_services.console.work import bulk, jobs, pipeline, schedules, topology
@@ -74,7 +75,7 @@ def console(settings: Settings, authenticator: Authenticator) -> FastAPI:
                 yield
         if parts.provider is not None:
             await parts.provider.close()
-        asked = (parts.publishers, parts.contents, parts.cleanup, parts.compared)
+        asked = (parts.publishers, parts.contents, parts.compared)
         for services in (*asked, *parts.programs.values()):
             await services.close()
 

@@ -21,8 +21,13 @@ from oauthlib.oauth2 import OAuth2Error, WebApplicationClient, is_secure_transpo
 
 from packhorse.errors import Permanent, Transient
 from packhorse.runtime.jwt_tokens import JwtVerifier
+from packhorse.runtime.pages.rendering import PREFIX
+from packhorse_services.console.settings import Settings
 
 logger = logging.getLogger(__name__)
+
+PROVIDER_PAGE, PROVIDER_DONE = "sign-in/provider", "sign-in/provider/done"
+"""Pages that lead to the identity provider, and back."""
 
 _GOOD_S = 600
 """How long somebody may take at the identity provider."""
@@ -43,20 +48,6 @@ class ProviderAway(Transient):
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderSettings:
-    """What the provider knows the console as, and what is asked of it besides."""
-
-    issuer: str
-    client_id: str
-    client_secret: str
-    redirect_uri: str
-    signed_out_uri: str
-    """Where it leads back to who has signed in, and out."""
-    scopes: str
-    parameters: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class _Begun:
     """What the console has to know again when the visitor comes back."""
 
@@ -64,16 +55,6 @@ class _Begun:
     nonce: str
     verifier: str
     wanted: str
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """What the browser brings back from the provider."""
-
-    state: str
-    code: str
-    issuer: str
-    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +107,13 @@ class RenewedToken:
 class IdentityProvider:
     """One provider. What is under way is in the visitor's browser, sealed with a key of ours."""
 
-    def __init__(self, settings: ProviderSettings, id_tokens: JwtVerifier) -> None:
-        """`id_tokens` verifies tokens of the issuer for the client's id."""
-        self._settings, self._id_tokens = settings, id_tokens
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._issuer, self._client_id = settings.jwt_issuer or "", settings.oidc_client_id
+        self._pages = f"{settings.console_url.rstrip('/')}{PREFIX}"
+        self._id_tokens = JwtVerifier(
+            settings.jwks_url or "", issuer=self._issuer, audience=self._client_id
+        )
         self._seal = Fernet(Fernet.generate_key())
         self._http = httpx.AsyncClient(timeout=_TIMEOUT_S)
         self._known: Mapping[str, Any] = {}
@@ -144,36 +129,38 @@ class IdentityProvider:
 
         `wanted` is the page to go on to.
         """
-        client, nonces = WebApplicationClient(self._settings.client_id), secrets.token_urlsafe
+        client, nonces = WebApplicationClient(self._client_id), secrets.token_urlsafe
         begun = _Begun(nonces(32), nonces(32), client.create_code_verifier(64), wanted)
         try:
             url = client.prepare_request_uri(
                 await self._endpoint("authorization_endpoint"),
-                redirect_uri=self._settings.redirect_uri,
-                scope=self._settings.scopes,
+                redirect_uri=f"{self._pages}/{PROVIDER_DONE}",
+                scope=self._settings.oidc_scopes,
                 state=begun.state,
                 code_challenge=client.create_code_challenge(begun.verifier, "S256"),
                 code_challenge_method="S256",
                 nonce=begun.nonce,
-                **self._settings.parameters,
+                **self._settings.oidc_parameters,
             )
         except OAuth2Error as error:  # such as a provider without TLS
             raise ProviderAway(f"the identity provider can't be used: {error}") from None
         return str(url), self._seal.encrypt(json.dumps(asdict(begun)).encode()).decode()
 
-    async def finish(self, sealed: str, returned: Returned) -> tuple[RenewedToken, str]:
-        """Return the visitor's access token, and the page that was wanted.
+    async def finish(
+        self, sealed: str, *, state: str, code: str, issuer: str, error: str
+    ) -> tuple[RenewedToken, str]:
+        """Return the access token of who comes back with these, and the page that was wanted.
 
         Raises `NotSignedIn`, `ProviderAway`, `KeysUnavailable`.
         """
         begun = self._opened(sealed)
-        if not secrets.compare_digest(begun.state.encode(), returned.state.encode()):
+        if not secrets.compare_digest(begun.state.encode(), state.encode()):
             raise NotSignedIn("this browser did not begin to sign in, or began again; try again")
-        if returned.issuer not in ("", self._settings.issuer):
+        if issuer not in ("", self._issuer):
             raise NotSignedIn("another identity provider has answered than was asked")
-        if returned.error or not returned.code:
-            raise NotSignedIn(f"the identity provider refuses: {returned.error or 'no code'}")
-        tokens = await self._exchanged(returned.code, begun.verifier)
+        if error or not code:
+            raise NotSignedIn(f"the identity provider refuses: {error or 'no code'}")
+        tokens = await self._exchanged(code, begun.verifier)
         identity = str(tokens.get("id_token", ""))
         claims = await self._id_tokens.claims(identity)
         nonce = str((claims or {}).get("nonce", ""))
@@ -189,8 +176,8 @@ class IdentityProvider:
             return ""
         asked = {
             "id_token_hint": identity,
-            "client_id": self._settings.client_id,
-            "post_logout_redirect_uri": self._settings.signed_out_uri,
+            "client_id": self._client_id,
+            "post_logout_redirect_uri": f"{self._pages}/sign-in",
         }
         return f"{url}{'&' if '?' in url else '?'}{urlencode(asked)}"
 
@@ -204,24 +191,24 @@ class IdentityProvider:
 
     async def renewed(self, tokens: _Tokens) -> _Tokens:
         """Return the tokens that follow. Raises `NotSignedIn`, `ProviderAway`."""
-        client = WebApplicationClient(self._settings.client_id)
-        more: dict[str, Any] = dict(self._settings.parameters)
+        client = WebApplicationClient(self._client_id)
+        more: dict[str, Any] = dict(self._settings.oidc_parameters)
         body = client.prepare_refresh_body(refresh_token=tokens.refresh, **more)
         return _tokens_of({"refresh_token": tokens.refresh, **await self._given(client, body)})
 
     async def _exchanged(self, code: str, verifier: str) -> Mapping[str, Any]:
-        client = WebApplicationClient(self._settings.client_id)
-        more: dict[str, Any] = dict(self._settings.parameters)
-        uri = self._settings.redirect_uri
-        body = client.prepare_request_body(code, uri, code_verifier=verifier, **more)
+        client = WebApplicationClient(self._client_id)
+        more: dict[str, Any] = dict(self._settings.oidc_parameters)
+        body = client.prepare_request_body(
+            code, f"{self._pages}/{PROVIDER_DONE}", code_verifier=verifier, **more
+        )
         return await self._given(client, body)
 
     async def _given(self, client: WebApplicationClient, body: str) -> Mapping[str, Any]:
-        settings, url = self._settings, await self._endpoint("token_endpoint")
-        names = (quote(settings.client_id, safe=""), quote(settings.client_secret, safe=""))
-        answer = await self._sent(
-            "POST", url, content=body, headers=_FORM, auth=names if settings.client_secret else None
-        )
+        url = await self._endpoint("token_endpoint")
+        secret = self._settings.oidc_client_secret.get_secret_value()
+        names = (quote(self._client_id, safe=""), quote(secret, safe="")) if secret else None
+        answer = await self._sent("POST", url, content=body, headers=_FORM, auth=names)
         try:
             tokens: Mapping[str, Any] = client.parse_request_body_response(answer.text)
         except (OAuth2Error, ValueError) as error:
@@ -246,7 +233,7 @@ class IdentityProvider:
     async def _discovered(self) -> Mapping[str, Any]:
         if time.monotonic() < self._away_until:
             raise ProviderAway(self._away_because)
-        issuer = self._settings.issuer
+        issuer = self._issuer
         url = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
         try:
             found = (await self._sent("GET", url)).json()

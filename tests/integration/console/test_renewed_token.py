@@ -10,14 +10,13 @@ from typing import Any
 import httpx
 import pytest
 
-from packhorse.runtime.jwt_tokens import JwtVerifier
 from packhorse_services.console.provider import (
     IdentityProvider,
     ProviderAway,
-    ProviderSettings,
     RenewedToken,
     _Tokens,
 )
+from packhorse_services.console.settings import Settings
 
 ISSUER = "https://id.example"
 
@@ -63,9 +62,15 @@ def test_a_token_that_is_over_is_waited_for() -> None:
 
 def answered_by(answer: Callable[[httpx.Request], httpx.Response]) -> IdentityProvider:
     console = "https://c.example"
-    settings = ProviderSettings(ISSUER, "c", "", f"{console}/done", f"{console}/in", "", {})
-    verifier = JwtVerifier(f"{ISSUER}/keys", issuer=ISSUER, audience="c")
-    provider = IdentityProvider(settings, verifier)
+    settings = Settings(
+        publisher_urls={"main": console},
+        console_url=console,
+        oidc_client_id="c",
+        jwks_url=f"{ISSUER}/keys",
+        jwt_issuer=ISSUER,
+        jwt_audience="c",
+    )
+    provider = IdentityProvider(settings)
     provider._http = httpx.AsyncClient(transport=httpx.MockTransport(answer))
     return provider
 
@@ -76,7 +81,7 @@ def answered_by(answer: Callable[[httpx.Request], httpx.Response]) -> IdentityPr
         (
             {"end_session_endpoint": f"{ISSUER}/out?realm=web"},
             f"{ISSUER}/out?realm=web&id_token_hint=t&client_id=c"
-            "&post_logout_redirect_uri=https%3A%2F%2Fc.example%2Fin",
+            "&post_logout_redirect_uri=https%3A%2F%2Fc.example%2Fpages%2Fsign-in",
         ),
         ({}, ""),
         ({"end_session_endpoint": "http://id.example/out"}, ""),

@@ -92,7 +92,7 @@ async def show_journal(visit: PageVisit, requested: Address) -> Response:
         shown=shown,
         requested=requested,
         topics=TOPICS,
-        known=bool(visit.cleanup_url),
+        known=bool(_url(visit)),
         same=_same(visit, requested) if shown.page else [],
     )
 
@@ -105,23 +105,25 @@ async def show_cleanup_runs(visit: PageVisit) -> Response:
     """Show the last runs that removed stored packages which the journal has forgotten."""
     runs: list[Document] = []
     wrong = ""
-    if visit.rights.admin and visit.cleanup_url:
+    if visit.rights.admin and _url(visit):
+        client, _ = visit.service("cleanup", "")
         try:
-            runs = await visit.cleanup().get("/cleanup/runs?limit=50", "cleanup")
+            runs = await client.get("/cleanup/runs?limit=50", "cleanup")
         except ClientError as error:
             wrong = str(error)
-    url = f"{visit.cleanup_url}/cleanup/runs"
+    url = f"{_url(visit)}/cleanup/runs"
     lines = [Same("These runs", "", curl(f"{url}?limit=50"))]
     lines.append(same("A run that only says what it would", _DRY_RUN, curl(url, "POST", _DRY)))
-    shown: dict[str, Any] = {"runs": runs, "wrong": wrong, "known": bool(visit.cleanup_url)}
-    return visit.page("cleanup.html", **shown, same=lines if visit.cleanup_url else [])
+    shown: dict[str, Any] = {"runs": runs, "wrong": wrong, "known": bool(_url(visit))}
+    return visit.page("cleanup.html", **shown, same=lines if _url(visit) else [])
 
 
 async def _shown(visit: Visit, requested: JournalAddress) -> RecordsShown:
-    if not (visit.rights.admin and visit.cleanup_url):
+    if not (visit.rights.admin and _url(visit)):
         return RecordsShown()
     try:
-        page = await visit.cleanup().get(requested.path(), "cleanup")
+        client, _ = visit.service("cleanup", "")
+        page = await client.get(requested.path(), "cleanup")
     except (ClientError, ValueError) as error:
         return RecordsShown(wrong=str(error))
     found: list[Document] = page["records"]
@@ -135,6 +137,11 @@ async def _shown(visit: Visit, requested: JournalAddress) -> RecordsShown:
         earlier=_at(requested, before) if first > page["oldest_offset"] else "",
         later=_at(requested, last) if last < page["next_offset"] else "",
     )
+
+
+def _url(visit: Visit) -> str:
+    """Return where the cleanup service is; empty where the console was not told."""
+    return visit.served("cleanup").get("", "")
 
 
 def _at(requested: JournalAddress, offset: int) -> str:
@@ -151,4 +158,4 @@ def _row(record: Document, size: int) -> RecordShown:
 
 
 def _same(visit: Visit, requested: JournalAddress) -> list[Same]:
-    return [Same("These records", "", curl(f"{visit.cleanup_url}{requested.path()}"))]
+    return [Same("These records", "", curl(f"{_url(visit)}{requested.path()}"))]

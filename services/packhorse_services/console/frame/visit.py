@@ -116,15 +116,6 @@ class Visit:
             found[f"the jobs of {name}"] = ("jobs", self.service("jobs", name)[0], name)
         return found
 
-    @property
-    def cleanup_url(self) -> str:
-        """The address of the cleanup service; empty where the console was not told."""
-        return of(self.request).cleanup.urls.get("", "")
-
-    def cleanup(self) -> AsyncClient:
-        """Return a client of the cleanup service. Raises `Problem` 404 without one."""
-        return of(self.request).cleanup.client("", token_of(self.request))
-
     def served(self, kind: Kind) -> Mapping[str, str]:
         """Return the addresses of the services of a kind, by name."""
         return of(self.request).programs[kind].urls

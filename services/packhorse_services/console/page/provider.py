@@ -12,12 +12,13 @@ from packhorse.runtime.pages.session import Next, is_encrypted, sign_in_form, si
 from packhorse.runtime.problems import Problem
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.rendering import PAGES
-from packhorse_services.console.parts import PROVIDER_DONE, PROVIDER_PAGE, of
+from packhorse_services.console.parts import of
 from packhorse_services.console.provider import (
+    PROVIDER_DONE,
+    PROVIDER_PAGE,
     IdentityProvider,
     NotSignedIn,
     ProviderAway,
-    Returned,
 )
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
@@ -55,7 +56,9 @@ async def finish(
     name, path = request.app.state.way_in.cookie(_COOKIE, _PATH)
     sealed, provider = request.cookies.get(name, ""), _provider(request)
     try:
-        token, wanted = await provider.finish(sealed, Returned(state, code, iss, error))
+        token, wanted = await provider.finish(
+            sealed, state=state, code=code, issuer=iss, error=error
+        )
     except (NotSignedIn, ProviderAway, KeysUnavailable) as refusal:
         answer = sign_in_form(request, PAGES, "", str(refusal))
     else:
