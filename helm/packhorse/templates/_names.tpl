@@ -42,12 +42,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- printf "%s:%s" .Values.pipeline.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
 {{- end -}}
 
+{{/* Where a program of this release is, by a list of the root and the end of its name. */}}
+{{- define "packhorse.urlOf" -}}
+{{- $root := first . -}}
+{{- printf "http://%s-%s:%d" (include "packhorse.fullname" $root) (last .) (int $root.Values.service.port) -}}
+{{- end -}}
+
 {{/* Where the bulk distribution sends its packages: this release's publisher, unless named. */}}
 {{- define "packhorse.publisherUrl" -}}
 {{- if .Values.pipeline.publisherUrl -}}
 {{- .Values.pipeline.publisherUrl -}}
 {{- else if .Values.publisher.enabled -}}
-{{- printf "http://%s-publisher:%d" (include "packhorse.fullname" .) (int .Values.service.port) -}}
+{{- include "packhorse.urlOf" (list . "publisher") -}}
 {{- end -}}
 {{- end -}}
 

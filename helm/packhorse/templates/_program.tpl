@@ -125,6 +125,40 @@ httpGet:
 timeoutSeconds: 5
 {{- end -}}
 
+{{/* What a program's container has that those of a task and of a job do not. */}}
+{{- define "packhorse.programBody" -}}
+envFrom:
+- configMapRef:
+    name: {{ include "packhorse.fullname" .root }}
+env:
+- name: PACKHORSE_INSTANCE_ID
+  valueFrom:
+    fieldRef: {fieldPath: metadata.name}
+  {{- include "packhorse.environment" . | nindent 0 }}
+{{- if eq .strategy "RollingUpdate" }}
+# Requests go on coming until every node has heard that this pod ends.
+lifecycle:
+  preStop:
+    sleep: {seconds: 5}
+{{- end }}
+ports:
+- name: http
+  containerPort: 8080
+# The first start migrates the database, so it gets five minutes.
+startupProbe:
+  {{- include "packhorse.probe" "/startupz" | nindent 2 }}
+  periodSeconds: 5
+  failureThreshold: 60
+livenessProbe:
+  {{- include "packhorse.probe" "/livez" | nindent 2 }}
+  periodSeconds: 10
+  failureThreshold: 3
+readinessProbe:
+  {{- include "packhorse.probe" "/readyz" | nindent 2 }}
+  periodSeconds: 5
+  failureThreshold: 2
+{{- end -}}
+
 {{/*
 One program: its Deployment and its Service.
 Takes .root, .component, .instance (the name's end), .command, .values (the program's own),
@@ -139,7 +173,7 @@ an autoscaler's: an upgrade would set it back. What the topology shows announces
 {{- if not $secret.name -}}{{- $_ := unset $.secrets $variable -}}{{- end -}}
 {{- end -}}
 {{- if not (has .component (list "console" "pipeline")) -}}
-{{- $endpoint := printf "http://%s:%d" $name (int $root.Values.service.port) -}}
+{{- $endpoint := include "packhorse.urlOf" (list $root .instance) -}}
 {{- $_ := set . "settings" (merge (dict) .settings (dict "PACKHORSE_ENDPOINT" $endpoint)) -}}
 {{- end -}}
 apiVersion: apps/v1
@@ -161,76 +195,16 @@ spec:
       app.kubernetes.io/component: {{ .component }}
       packhorse/instance: {{ .instance }}
   template:
-    metadata:
-      labels:
-        {{- include "packhorse.labels" $root | nindent 8 }}
-        app.kubernetes.io/component: {{ .component }}
-        packhorse/instance: {{ .instance }}
-        {{- with $root.Values.podLabels }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
-      annotations:
-        checksum/settings: {{ include "packhorse.sharedSettings" $root | sha256sum }}
-        {{- with $root.Values.podAnnotations }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
-    spec:
-      serviceAccountName: {{ .serviceAccountName | default (include "packhorse.serviceAccountName" $root) }}
-      automountServiceAccountToken: false
-      enableServiceLinks: false
-      terminationGracePeriodSeconds: {{ .values.terminationGracePeriodSeconds }}
-      securityContext:
-        {{- include "packhorse.podSecurity" $root | nindent 8 }}
-      {{- with $root.Values.imagePullSecrets }}
-      imagePullSecrets:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-      containers:
-      - name: {{ .component }}
-        image: {{ .image | default (include "packhorse.image" $root) }}
-        imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-        command: [{{ .command }}]
-        envFrom:
-        - configMapRef:
-            name: {{ include "packhorse.fullname" $root }}
-        env:
-        - name: PACKHORSE_INSTANCE_ID
-          valueFrom:
-            fieldRef: {fieldPath: metadata.name}
-          {{- include "packhorse.environment" . | nindent 8 }}
-        {{- if eq .strategy "RollingUpdate" }}
-        # Requests go on coming until every node has heard that this pod ends.
-        lifecycle:
-          preStop:
-            sleep: {seconds: 5}
-        {{- end }}
-        ports:
-        - name: http
-          containerPort: 8080
-        # The first start migrates the database, so it gets five minutes.
-        startupProbe:
-          {{- include "packhorse.probe" "/startupz" | nindent 10 }}
-          periodSeconds: 5
-          failureThreshold: 60
-        livenessProbe:
-          {{- include "packhorse.probe" "/livez" | nindent 10 }}
-          periodSeconds: 10
-          failureThreshold: 3
-        readinessProbe:
-          {{- include "packhorse.probe" "/readyz" | nindent 10 }}
-          periodSeconds: 5
-          failureThreshold: 2
-        securityContext:
-          {{- include "packhorse.containerSecurity" $root | nindent 10 }}
-        resources:
-          {{- toYaml .values.resources | nindent 10 }}
-        volumeMounts:
-          {{- include "packhorse.volumeMounts" . | nindent 10 }}
-      volumes:
-        {{- include "packhorse.volumes" . | nindent 8 }}
-      {{- with include "packhorse.placement" $root }}
-      {{- . | nindent 6 }}
-      {{- end }}
+    {{- include "packhorse.pod" (merge (dict
+      "labels" (dict "app.kubernetes.io/component" .component "packhorse/instance" .instance)
+      "annotations" (dict "checksum/settings" (include "packhorse.sharedSettings" $root | sha256sum))
+      "container" .component
+      "command" (printf "[%s]" .command)
+      "image" (.image | default (include "packhorse.image" $root))
+      "serviceAccountName" (.serviceAccountName | default (include "packhorse.serviceAccountName" $root))
+      "terminationGracePeriodSeconds" .values.terminationGracePeriodSeconds
+      "body" (include "packhorse.programBody" .)
+      "resources" (toYaml .values.resources)) .) | nindent 4 }}
 ---
 apiVersion: v1
 kind: Service

@@ -39,48 +39,22 @@ spec:
     spec:
       backoffLimit: 2
       template:
-        metadata:
-          labels:
-            {{- include "packhorse.labels" $root | nindent 12 }}
-            app.kubernetes.io/component: pipeline-{{ .task }}
-            {{- with $root.Values.podLabels }}
-            {{- toYaml . | nindent 12 }}
-            {{- end }}
-          {{- with $root.Values.podAnnotations }}
-          annotations:
-            {{- toYaml . | nindent 12 }}
-          {{- end }}
-        spec:
-          restartPolicy: Never
-          serviceAccountName: {{ include "packhorse.serviceAccountName" $root }}
-          automountServiceAccountToken: false
-          enableServiceLinks: false
-          terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
-          securityContext:
-            {{- include "packhorse.podSecurity" $root | nindent 12 }}
-          {{- with $root.Values.imagePullSecrets }}
-          imagePullSecrets:
-            {{- toYaml . | nindent 12 }}
-          {{- end }}
-          containers:
-          - name: {{ .task }}
-            image: {{ include "packhorse.pipelineImage" $root }}
-            imagePullPolicy: {{ $root.Values.image.pullPolicy }}
-            command: {{ concat (list "packhorse-pipeline" .task) .when.arguments | toJson }}
-            envFrom:
-            - configMapRef:
-                name: {{ include "packhorse.fullname" $root }}
-            env:
-              {{- include "packhorse.environment" $parameters | nindent 14 }}
-            securityContext:
-              {{- include "packhorse.containerSecurity" $root | nindent 14 }}
-            resources:
-              {{- toYaml $values.resources | nindent 14 }}
-            volumeMounts:
-              {{- include "packhorse.volumeMounts" $parameters | nindent 14 }}
-          volumes:
-            {{- include "packhorse.volumes" $parameters | nindent 12 }}
-          {{- with include "packhorse.placement" $root }}
-          {{- . | nindent 10 }}
-          {{- end }}
+        {{- include "packhorse.pod" (merge (dict
+          "labels" (dict "app.kubernetes.io/component" (printf "pipeline-%s" .task))
+          "container" .task
+          "command" (concat (list "packhorse-pipeline" .task) .when.arguments | toJson)
+          "image" (include "packhorse.pipelineImage" $root)
+          "restartPolicy" "Never"
+          "serviceAccountName" (include "packhorse.serviceAccountName" $root)
+          "terminationGracePeriodSeconds" $values.terminationGracePeriodSeconds
+          "body" (include "packhorse.taskBody" $parameters)
+          "resources" (toYaml $values.resources)) $parameters) | nindent 8 }}
+{{- end -}}
+
+{{- define "packhorse.taskBody" -}}
+envFrom:
+- configMapRef:
+    name: {{ include "packhorse.fullname" .root }}
+env:
+  {{- include "packhorse.environment" . | nindent 2 }}
 {{- end -}}
