@@ -1,1 +1,0 @@
-"""Pages for people: rendered by the service that they show, behind the same tokens as its API."""
