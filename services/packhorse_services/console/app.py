@@ -8,8 +8,6 @@ from fastapi import FastAPI
 from packhorse.client.errors import ClientError
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.http import ServiceDescription, add_routes, create_app
-from packhorse.runtime.pages.rendering import PREFIX
-from packhorse.runtime.pages.session import WayIn, admit_visitors
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.stopping import calling_at_stop
 from packhorse_services.console.explore import (
@@ -20,7 +18,7 @@ from packhorse_services.console.explore import (
     journal,
     live,
 )
-from packhorse_services.console.frame.rendering import PAGES
+from packhorse_services.console.frame.session import admit_visitors
 from packhorse_services.console.frame.visit import not_done, show_problems
 from packhorse_services.console.page import (
     acts,
@@ -36,8 +34,7 @@ from packhorse_services.console.page import (
     releases,
     subscriber,
 )
-from packhorse_services.console.parts import ConsoleParts, assemble
-from packhorse_services.console.provider import PROVIDER_PAGE
+from packhorse_services.console.parts import assemble
 from packhorse_services.console.settings import Settings
 from packhorse_services.console.work import acting as work_acts
 from packhorse_services.console.work import bulk, jobs, pipeline, schedules, topology
@@ -83,16 +80,6 @@ def console(settings: Settings, authenticator: Authenticator) -> FastAPI:
     app.state.parts = parts
     app.add_exception_handler(ClientError, not_done)
     show_problems(app)
-    admit_visitors(app, PAGES, _way_in(settings, parts))
+    admit_visitors(app, settings, parts.streams.changes.announce)
     add_routes(app, *(page.router for page in _PAGES))
     return app
-
-
-def _way_in(settings: Settings, parts: ConsoleParts) -> WayIn:
-    return WayIn(
-        settings.session_idle_s,
-        settings.session_longest_s,
-        parts.streams.changes.announce,
-        f"{PREFIX}/{PROVIDER_PAGE}" if parts.provider else "",
-        settings.console_url.startswith("https://"),
-    )

@@ -21,8 +21,7 @@ from oauthlib.oauth2 import OAuth2Error, WebApplicationClient, is_secure_transpo
 
 from packhorse.errors import Permanent, Transient
 from packhorse.runtime.jwt_tokens import JwtVerifier
-from packhorse.runtime.pages.rendering import PREFIX
-from packhorse_services.console.settings import Settings
+from packhorse_services.console.settings import PREFIX, Settings
 
 logger = logging.getLogger(__name__)
 

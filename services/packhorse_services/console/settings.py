@@ -9,7 +9,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from packhorse.client.addresses import checked_url
 from packhorse.client.errors import Misused
 from packhorse.runtime.configuration import ProcessConfiguration
-from packhorse.runtime.pages.session import IDLE_S, LONGEST_S
+
+PREFIX = "/pages"
+"""The path of all pages at the console's address."""
 
 
 class Settings(ProcessConfiguration, BaseSettings):
@@ -45,10 +47,15 @@ class Settings(ProcessConfiguration, BaseSettings):
     """What is asked of it, with blanks."""
     oidc_parameters: dict[str, str] = Field(default={}, max_length=20)
     """Further parameters, such as the `resource` or the `audience` that access tokens are for."""
-    session_idle_s: float = Field(default=IDLE_S, gt=0)
+    session_idle_s: float = Field(default=3_600.0, gt=0)
     """How long a session lasts in which no page is opened and no button pressed."""
-    session_longest_s: float = Field(default=LONGEST_S, gt=0)
+    session_longest_s: float = Field(default=43_200.0, gt=0)
     """How long a session lasts at most."""
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether browsers come by https, whatever a proxy makes of it."""
+        return self.console_url.startswith("https://")
 
     @field_validator("publisher_urls", "subscriber_urls", "jobs_urls", "topology_urls")
     @classmethod

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from packhorse_services.console.frame.rendering import PAGES
+from packhorse_services.console.frame import rendering
 from tests.harness.browser import PATIENCE_MS, send_from_elsewhere, signed_in, tab
 from tests.harness.console import ConsoleSite, console_site
 from tests.harness.console_sign_in import provided
@@ -63,8 +63,8 @@ def test_without_escaping_it_would_be_noticed_and_would_not_run(
     browser: Browser, site: ConsoleSite, made: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A checker that can't fail is none: the same on a build that escapes nothing."""
-    careless = PAGES.templates.overlay(autoescape=False)
-    monkeypatch.setattr(PAGES, "templates", careless)
+    careless = rendering.TEMPLATES.overlay(autoescape=False)
+    monkeypatch.setattr(rendering, "TEMPLATES", careless)
     made.membership.describe("other", note=HOSTILE)
     with tab(browser) as opened:
         page = opened.page

@@ -2,7 +2,7 @@
 
 import pytest
 
-from packhorse.runtime.pages.kept_tokens import KeptTokens, TokenLimits
+from packhorse_services.console.frame.kept_tokens import KeptTokens, TokenLimits
 from tests.harness.clock import ManualClock
 
 

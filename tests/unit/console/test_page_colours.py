@@ -2,13 +2,12 @@
 
 import re
 from itertools import product
-from pathlib import Path
 
 import pytest
 
-import packhorse.runtime.pages
+from packhorse_services.console.frame.rendering import STATIC
 
-_CSS = Path(packhorse.runtime.pages.__path__[0], "static", "page.css").read_text()
+_CSS = STATIC["page.css"][0].decode()
 _THEMES = [
     dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6});", block))
     for block in re.findall(r":root \{(.*?)\}", _CSS, re.DOTALL)

@@ -16,15 +16,15 @@ from packhorse.client.errors import ClientError, NotFound
 from packhorse.client.exchange import Document
 from packhorse.runtime import audit
 from packhorse.runtime.auth import TokenScope
-from packhorse.runtime.pages.rendering import PREFIX
-from packhorse.runtime.pages.session import Form, token_of
 from packhorse.runtime.places import who
 from packhorse.runtime.problems import Problem
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import PageAddress, digest_of
+from packhorse_services.console.frame.session import Form, token_of
 from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to
 from packhorse_services.console.parts import of
+from packhorse_services.console.settings import PREFIX
 from packhorse_services.console.upstream import Answered, each
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)

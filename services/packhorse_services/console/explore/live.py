@@ -15,13 +15,13 @@ from packhorse.client.errors import ClientError
 from packhorse.client.exchange import with_query
 from packhorse.client.following import Block, EventKind, Following, StreamEvent, is_passing
 from packhorse.runtime.feed import Life
-from packhorse.runtime.pages.rendering import PREFIX
-from packhorse.runtime.pages.session import has_ended
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
-from packhorse_services.console.frame.rendering import PAGES
+from packhorse_services.console.frame.rendering import rendered
+from packhorse_services.console.frame.session import has_ended
 from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit
 from packhorse_services.console.parts import of
+from packhorse_services.console.settings import PREFIX
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
@@ -135,7 +135,7 @@ def _tell(news: asyncio.Event, _done: object) -> None:
 def _row(event: StreamEvent, agent: str) -> ServerSentEvent:
     if not event.kind:
         return ServerSentEvent(event="position", id=event.id or None, data="")
-    text = PAGES.rendered(
+    text = rendered(
         "live_row.html",
         kind=event.kind,
         agent=agent,

@@ -8,9 +8,9 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from packhorse.clock import Clock, SystemClock
+from packhorse_services.console.provider import RenewedToken
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,22 +23,10 @@ class TokenLimits:
     most: int
 
 
-class TokenSource(Protocol):
-    """A token that is another one after some time."""
-
-    async def current(self) -> str:
-        """Return the token as it is now; empty once there is none any more."""
-        ...
-
-    async def way_out(self) -> str:
-        """Return where a browser signs out too, for whom the token was; empty for nowhere."""
-        ...
-
-
 @dataclass(slots=True)
 class _Kept:
     token: str
-    source: TokenSource | None
+    source: RenewedToken | None
     by: str
     ends_at: float
     idle_at: float
@@ -57,7 +45,7 @@ class KeptTokens:
         self._limits, self._clock, self._on_end = limits, clock or SystemClock(), on_end
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
-    def keep(self, token: str, by: str, source: TokenSource | None = None) -> str:
+    def keep(self, token: str, by: str, source: RenewedToken | None = None) -> str:
         """Return a new key for a caller's token; `source` says what it becomes."""
         now, limits = self._clock.monotonic(), self._limits
         self._make_room(by, now)
@@ -87,7 +75,7 @@ class KeptTokens:
         self.forget(key)
         return token
 
-    def forget(self, key: str) -> TokenSource | None:
+    def forget(self, key: str) -> RenewedToken | None:
         """Let a key be good no more, and return what its token came from."""
         kept = self._kept.pop(_digest(key), None)
         if kept is None:

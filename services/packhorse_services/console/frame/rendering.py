@@ -1,4 +1,7 @@
-"""The pages of the console, and how states, times and amounts look in them."""
+"""Templates become pages; how states, times and amounts look in them.
+
+Everything is escaped, and the policy lets nothing else in.
+"""
 
 import hashlib
 import json
@@ -9,17 +12,70 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlencode
 
+from fastapi import Request, Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.responses import HTMLResponse
+
+import packhorse
 from packhorse.client.exchange import Document
 from packhorse.jobs.scheduling.timing import period_text
-from packhorse.runtime.pages.rendering import PREFIX, Pages
 from packhorse_services.console.frame.states import look_of
+from packhorse_services.console.settings import PREFIX
 
-PAGES = Pages(Path(__file__).parent, f"{PREFIX}/overview")
+POLICY = (
+    "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+    "object-src 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    # Not `no-referrer`, as elsewhere: browsers would send our forms with the origin `null`.
+    "Referrer-Policy": "same-origin",
+}
+_FOLDER = Path(__file__).parent
+_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+STATIC = {
+    path.name: (path.read_bytes(), _TYPES[path.suffix])
+    for path in (_FOLDER / "static").iterdir()
+    if path.suffix in _TYPES
+}
+TEMPLATES = Environment(
+    loader=FileSystemLoader(_FOLDER / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 
 _DURATIONS = ((90.0, 1.0, "s"), (5_400.0, 60.0, "min"), (172_800.0, 3_600.0, "h"))
 _DAY_S = 86_400.0
 _LONGEST_SAID = 200
 _SIZES = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
+
+
+def rendered(template: str, **values: Any) -> str:
+    """Return the text of a template; every value in it is escaped."""
+    return TEMPLATES.get_template(template).render(**values)
+
+
+def page(template: str, status: int = 200, **values: Any) -> Response:
+    """Return a page."""
+    return HTMLResponse(rendered(template, **values), status, HEADERS)
+
+
+def part(request: Request, template: str, **values: Any) -> Response:
+    """Return what changes of a page with its ETag, or 304 when the caller has it."""
+    content = rendered(template, **values).encode("utf-8", "replace")
+    return tagged(request, content, "text/html; charset=utf-8")
+
+
+def tagged(request: Request, content: bytes, media_type: str) -> Response:
+    """Return content with its ETag, or 304 when the caller has it."""
+    tag = f'"{hashlib.sha256(content).hexdigest()[:24]}"'
+    headers = {**HEADERS, "ETag": tag, "Cache-Control": "private, no-cache"}
+    if tag == request.headers.get("if-none-match"):
+        return Response(status_code=304, headers=headers)
+    return Response(content, 200, headers, media_type)
 
 
 def address(page: str, **parameters: object) -> str:
@@ -124,7 +180,12 @@ def _shown_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
 
 
-PAGES.templates.filters.update(
+def digest_of(rows: Iterable[tuple[Any, ...]]) -> str:
+    """Return what two lists share exactly when they have the same rows, in whatever order."""
+    return hashlib.sha256(json.dumps(sorted(rows)).encode()).hexdigest()
+
+
+TEMPLATES.filters.update(
     duration=_duration,
     figure=_figure,
     size=_size,
@@ -136,9 +197,4 @@ PAGES.templates.filters.update(
     when=_when,
     shown_json=_shown_json,
 )
-PAGES.templates.globals["address"] = address
-
-
-def digest_of(rows: Iterable[tuple[Any, ...]]) -> str:
-    """Return what two lists share exactly when they have the same rows, in whatever order."""
-    return hashlib.sha256(json.dumps(sorted(rows)).encode()).hexdigest()
+TEMPLATES.globals.update(address=address, prefix=PREFIX, version=packhorse.__version__)

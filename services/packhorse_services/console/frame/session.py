@@ -5,7 +5,6 @@ tokens as ever.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import parse_qs, quote
 
@@ -14,14 +13,16 @@ from starlette.responses import RedirectResponse
 
 from packhorse.runtime.auth import Authenticator, Principal, TokenScope, bearer, now_known, require
 from packhorse.runtime.http import add_routes
-from packhorse.runtime.pages.kept_tokens import KeptTokens, TokenLimits, TokenSource
-from packhorse.runtime.pages.rendering import PREFIX, Pages, tagged
 from packhorse.runtime.problems import Problem
 from packhorse.runtime.request_body import allow_body
 from packhorse.runtime.validation import StrictRoute, refuse_unknown_query
+from packhorse_services.console.frame import rendering
+from packhorse_services.console.frame.kept_tokens import KeptTokens, TokenLimits
+from packhorse_services.console.provider import PROVIDER_PAGE, RenewedToken
+from packhorse_services.console.settings import PREFIX, Settings
 
 SCOPE = TokenScope.QUEUES_READ
-IDLE_S, LONGEST_S = 3_600.0, 43_200.0
+_COOKIE = "packhorse_overview"
 _EACH, _MOST = 100, 2_000
 """Sessions of one caller, for a token may be several people's, and of all."""
 _LINKS = TokenLimits(longest_s=600, idle_s=600, each=5, most=1_000)
@@ -33,34 +34,18 @@ _FORM = "application/x-www-form-urlencoded"
 _bounded = allow_body(_LONGEST_FORM)
 
 
-@dataclass(frozen=True, slots=True)
-class WayIn:
-    """How people come in, and for how many seconds, unused and at most.
+router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+
+
+def admit_visitors(app: FastAPI, settings: Settings, on_sign_out: Callable[[], None]) -> None:
+    """Let people sign in to the pages of an app.
 
     `on_sign_out` is called when a session was ended by its visitor, or because of its token.
-    `other_way` is the path of a page that signs in without a token of the visitor's; where
-    `encrypted`, browsers come by https, whatever a proxy makes of it.
     """
-
-    idle_s: float = IDLE_S
-    longest_s: float = LONGEST_S
-    on_sign_out: Callable[[], None] = lambda: None
-    other_way: str = ""
-    encrypted: bool = False
-
-    def cookie(self, name: str, path: str) -> tuple[str, str]:
-        """Return a cookie's name and path: over https a name that no other host can set."""
-        return (f"__Host-{name}", "/") if self.encrypted else (name, path)
-
-
-def admit_visitors(app: FastAPI, pages: Pages, way_in: WayIn | None = None) -> None:
-    """Let people sign in to the pages of an app."""
-    how = app.state.way_in = way_in or WayIn()
-    limits = TokenLimits(how.longest_s, how.idle_s, _EACH, _MOST)
-    app.state.sessions = KeptTokens(limits, on_end=how.on_sign_out)
-    app.state.links = KeptTokens(_LINKS)
-    app.state.session_cookie = how.cookie(f"packhorse_{pages.home.rpartition('/')[2]}", PREFIX)
-    add_routes(app, _session_router(pages), _link_router(pages))
+    limits = TokenLimits(settings.session_longest_s, settings.session_idle_s, _EACH, _MOST)
+    app.state.sessions = KeptTokens(limits, on_end=on_sign_out)
+    app.state.links, app.state.settings = KeptTokens(_LINKS), settings
+    add_routes(app, router)
 
 
 async def visitor(request: Request) -> Principal:
@@ -133,68 +118,71 @@ Ticket = Annotated[str, Query(max_length=100)]
 Next = Annotated[str, Query(alias="next", max_length=_LONGEST_PATH)]
 
 
-def _session_router(pages: Pages) -> APIRouter:
-    """Return the routes that the pages of every service have: files, signing in, signing out."""
-    router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
-
-    @router.get("/static/{name}")
-    async def get_static_file(request: Request, name: str) -> Response:
-        """Return a style sheet, a script or an icon; they hold nothing secret."""
-        if name not in pages.static:
-            raise Problem(404)
-        content, media_type = pages.static[name]
-        return tagged(request, content, media_type)
-
-    @router.get("/sign-in")
-    async def show_sign_in(request: Request, wanted: Next = "") -> Response:
-        """Show the form; `next` is the page to go on to."""
-        return sign_in_form(request, pages, wanted)
-
-    @router.post("/sign-in")
-    async def sign_in(request: Request, form: Form) -> Response:
-        """Take a token into the cookie, and go on to the page that was wanted."""
-        return await signed_in(request, pages, form.get("token", ""), form.get("next", ""))
-
-    @router.post("/sign-out", dependencies=[Depends(posted)])
-    async def sign_out(request: Request) -> Response:
-        """End the session: its key is good no more, wherever it was copied to."""
-        return await _signed_out(request, pages)
-
-    return router
+@router.get("/static/{name}")
+async def get_static_file(request: Request, name: str) -> Response:
+    """Return a style sheet, a script or an icon; they hold nothing secret."""
+    if name not in rendering.STATIC:
+        raise Problem(404)
+    content, media_type = rendering.STATIC[name]
+    return rendering.tagged(request, content, media_type)
 
 
-def _link_router(pages: Pages) -> APIRouter:
-    """Return the routes of links that sign a browser in once, for who has a token elsewhere.
+@router.get("/sign-in")
+async def show_sign_in(request: Request, wanted: Next = "") -> Response:
+    """Show the form; `next` is the page to go on to."""
+    return sign_in_form(request, wanted)
 
-    A link is a page with one button: a program that only looks at links uses none up, and no other
-    site can sign a browser in by one.
+
+@router.post("/sign-in")
+async def sign_in(request: Request, form: Form) -> Response:
+    """Take a token into the cookie, and go on to the page that was wanted."""
+    return await signed_in(request, form.get("token", ""), form.get("next", ""))
+
+
+@router.post("/sign-out", dependencies=[Depends(posted)])
+async def sign_out(request: Request) -> Response:
+    """End the session: its key is good no more, wherever it was copied to.
+
+    Where the token came from elsewhere a page leads there: no form may send a browser away.
     """
-    router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+    source = _sessions(request).forget(_key(request))
+    there = await source.way_out() if source else ""
+    if there:
+        answer = rendering.page("signed_out.html", there=there)
+    else:
+        answer = RedirectResponse(f"{PREFIX}/sign-in", 303)
+    name, path = cookie_of(request, _COOKIE, PREFIX)
+    encrypted = is_encrypted(request)
+    answer.delete_cookie(name, path, secure=encrypted, httponly=True, samesite="strict")
+    return answer
 
-    @router.post("/sign-in-links")
-    async def make_sign_in_link(request: Request, caller: Caller) -> dict[str, str]:
-        """Return the path of a page that signs a browser in with the caller's own token, once."""
-        ticket = request.app.state.links.keep(bearer(request), caller.name)
-        return {"path": f"{PREFIX}/sign-in/link?ticket={ticket}"}
 
-    @router.get("/sign-in/link")
-    async def show_sign_in_link(ticket: Ticket = "") -> Response:
-        """Show the button that signs in."""
-        return pages.page("sign_in_link.html", ticket=ticket)
+# A link signs a browser in once, for who has a token elsewhere. It is a page with one button: a
+# program that only looks at links uses none up, and no other site can sign a browser in by one.
+@router.post("/sign-in-links")
+async def make_sign_in_link(request: Request, caller: Caller) -> dict[str, str]:
+    """Return the path of a page that signs a browser in with the caller's own token, once."""
+    ticket = request.app.state.links.keep(bearer(request), caller.name)
+    return {"path": f"{PREFIX}/sign-in/link?ticket={ticket}"}
 
-    @router.post("/sign-in/link")
-    async def follow_sign_in_link(request: Request, form: Form) -> Response:
-        """Sign in with the token of the link."""
-        token = request.app.state.links.take(form.get("ticket", ""))
-        if not token and not request.app.state.authenticator.is_off:
-            return pages.page("sign_in_link_used.html", 410)
-        return await signed_in(request, pages, token)
 
-    return router
+@router.get("/sign-in/link")
+async def show_sign_in_link(ticket: Ticket = "") -> Response:
+    """Show the button that signs in."""
+    return rendering.page("sign_in_link.html", ticket=ticket)
+
+
+@router.post("/sign-in/link")
+async def follow_sign_in_link(request: Request, form: Form) -> Response:
+    """Sign in with the token of the link."""
+    token = request.app.state.links.take(form.get("ticket", ""))
+    if not token and not request.app.state.authenticator.is_off:
+        return rendering.page("sign_in_link_used.html", 410)
+    return await signed_in(request, token)
 
 
 async def signed_in(
-    request: Request, pages: Pages, token: str | TokenSource, wanted: str = "", by_page: str = ""
+    request: Request, token: str | RenewedToken, wanted: str = "", by_page: str = ""
 ) -> Response:
     """Return the way to the page `wanted` with a new session, or the form again.
 
@@ -204,49 +192,35 @@ async def signed_in(
     """
     source = None if isinstance(token, str) else token
     token = token.strip() if isinstance(token, str) else await token.current()
-    wanted = inside(wanted, pages.home)
+    wanted = inside(wanted)
     authenticator: Authenticator = request.app.state.authenticator
     try:
         found = await authenticator.principal(token)
     except Problem as problem:
         if problem.status_code != 401:
             raise
-        return sign_in_form(request, pages, wanted, "No such token, or it has expired.")
+        return sign_in_form(request, wanted, "No such token, or it has expired.")
     now_known(request, found)
     if not found.may(SCOPE):
         wrong = f"This token does not have the scope {SCOPE}."
-        return sign_in_form(request, pages, wanted, wrong)
-    answer = pages.page(by_page, next=wanted) if by_page else RedirectResponse(wanted, 303)
+        return sign_in_form(request, wanted, wrong)
+    answer = rendering.page(by_page, next=wanted) if by_page else RedirectResponse(wanted, 303)
     key = _sessions(request).keep(token, found.name, source)
     _begin_session(request, answer, key)
     return answer
 
 
-async def _signed_out(request: Request, pages: Pages) -> Response:
-    """Where the token came from elsewhere a page leads there: no form may send a browser away."""
-    source = _sessions(request).forget(_key(request))
-    there = await source.way_out() if source else ""
-    if there:
-        answer = pages.page("signed_out.html", there=there)
-    else:
-        answer = RedirectResponse(f"{PREFIX}/sign-in", 303)
-    name, path = request.app.state.session_cookie
-    encrypted = is_encrypted(request)
-    answer.delete_cookie(name, path, secure=encrypted, httponly=True, samesite="strict")
-    return answer
-
-
-def sign_in_form(request: Request, pages: Pages, wanted: str, wrong: str = "") -> Response:
+def sign_in_form(request: Request, wanted: str, wrong: str = "") -> Response:
     """Return the form, and why nobody is signed in yet."""
-    way, status = request.app.state.way_in.other_way, 401 if wrong else 200
-    values = {"next": inside(wanted, pages.home), "wrong": wrong, "other_way": way}
-    return pages.page("sign_in.html", status, **values)
+    way = f"{PREFIX}/{PROVIDER_PAGE}" if _settings(request).oidc_client_id else ""
+    values = {"next": inside(wanted), "wrong": wrong, "other_way": way}
+    return rendering.page("sign_in.html", 401 if wrong else 200, **values)
 
 
 def _begin_session(request: Request, answer: Response, key: str) -> None:
     """Give the browser a key that nobody knew before, and end the session that it had."""
     _sessions(request).forget(_key(request))
-    name, path = request.app.state.session_cookie
+    name, path = cookie_of(request, _COOKIE, PREFIX)
     answer.set_cookie(
         name,
         key,
@@ -273,8 +247,18 @@ def _sessions(request: Request) -> KeptTokens:
     return sessions
 
 
+def _settings(request: Request) -> Settings:
+    settings: Settings = request.app.state.settings
+    return settings
+
+
+def cookie_of(request: Request, name: str, path: str) -> tuple[str, str]:
+    """Return a cookie's name and path: over https a name that no other host can set."""
+    return (f"__Host-{name}", "/") if _settings(request).is_encrypted else (name, path)
+
+
 def _key(request: Request) -> str:
-    name, _ = request.app.state.session_cookie
+    name, _ = cookie_of(request, _COOKIE, PREFIX)
     return request.cookies.get(name, "")
 
 
@@ -289,12 +273,15 @@ def _is_from_here(request: Request) -> bool:
 
 def is_encrypted(request: Request) -> bool:
     """Return whether the browser's own connection is, whatever a proxy makes of it."""
-    told: WayIn = request.app.state.way_in
     origin = request.headers.get("origin", "")
-    return told.encrypted or origin.startswith("https://") or request.url.scheme == "https"
+    return (
+        _settings(request).is_encrypted
+        or origin.startswith("https://")
+        or request.url.scheme == "https"
+    )
 
 
-def inside(wanted: str, home: str) -> str:
+def inside(wanted: str) -> str:
     """Return the path of a page of ours: the form sends nobody elsewhere."""
     ours = wanted.startswith(f"{PREFIX}/") and wanted.isprintable() and "\\" not in wanted
-    return wanted if ours else home
+    return wanted if ours else f"{PREFIX}/overview"

@@ -15,8 +15,10 @@ from packhorse.client.errors import NoAnswer, Refused
 from packhorse.client.exchange import ServiceName
 from packhorse.runtime import audit
 from packhorse.runtime.auth import Authenticator, Principal, TokenScope
-from packhorse.runtime.pages.rendering import PREFIX
-from packhorse.runtime.pages.session import (
+from packhorse.runtime.problems import Problem
+from packhorse_services.console.frame import rendering
+from packhorse_services.console.frame.rendering import address
+from packhorse_services.console.frame.session import (
     SCOPE,
     Form,
     SignInFirst,
@@ -25,9 +27,8 @@ from packhorse.runtime.pages.session import (
     visitor,
     visitor_or_sign_in,
 )
-from packhorse.runtime.problems import Problem
-from packhorse_services.console.frame.rendering import PAGES, address
 from packhorse_services.console.parts import KINDS, Kind, of
+from packhorse_services.console.settings import PREFIX
 
 T = TypeVar("T")
 Route = TypeVar("Route", bound=Callable[..., Awaitable[Response]])
@@ -131,7 +132,7 @@ class Visit:
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Return a page in the frame that all pages have."""
-        return PAGES.page(
+        return rendering.page(
             template,
             status,
             who=self.who.name,
@@ -143,7 +144,7 @@ class Visit:
 
     def part(self, template: str, **values: Any) -> Response:
         """Return what changes of a page."""
-        return PAGES.part(self.request, template, may=self.rights, **values)
+        return rendering.part(self.request, template, may=self.rights, **values)
 
     def followed(self, name: str, **values: Any) -> Response:
         """Return a page of `followed_page`, or the part of it that is asked for."""
@@ -262,7 +263,7 @@ async def not_done_page(request: Request, status: int, said: str) -> Response:
     """Return the page, in the frame for who is signed in; 401 is a session that is over."""
     who = None if status == 401 else await _known(request)
     if who is None:
-        return PAGES.page("not_done.html", status, said=said, signed_out=status == 401)
+        return rendering.page("not_done.html", status, said=said, signed_out=status == 401)
     return Visit(request, who).page("not_done_framed.html", status, said=said)
 
 

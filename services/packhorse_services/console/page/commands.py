@@ -7,10 +7,10 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from packhorse.client.errors import Invalid, NotFound
 from packhorse.client.exchange import Document, given, with_query
-from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import curl, same
 from packhorse_services.console.frame.visit import PageVisit, Visit, followed_page
+from packhorse_services.console.settings import PREFIX
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 

@@ -12,12 +12,12 @@ from packhorse.client.errors import ClientError
 from packhorse.client.exchange import Document, given
 from packhorse.runtime import audit
 from packhorse.runtime.auth import TokenScope
-from packhorse.runtime.pages.rendering import PREFIX
-from packhorse.runtime.pages.session import Form
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import utc_moment
+from packhorse_services.console.frame.session import Form
 from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to, may_be_done
+from packhorse_services.console.settings import PREFIX
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 

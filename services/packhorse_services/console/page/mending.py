@@ -14,11 +14,10 @@ from packhorse.client.errors import ClientError
 from packhorse.client.exchange import segment
 from packhorse.runtime import audit
 from packhorse.runtime.auth import TokenScope
-from packhorse.runtime.pages.rendering import PREFIX
-from packhorse.runtime.pages.session import Form
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import digest_of
+from packhorse_services.console.frame.session import Form
 from packhorse_services.console.frame.visit import (
     PageVisit,
     Visit,
@@ -33,6 +32,7 @@ from packhorse_services.console.page.failures import (
     Filter,
     gathered,
 )
+from packhorse_services.console.settings import PREFIX
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 

@@ -7,11 +7,15 @@ from starlette.responses import RedirectResponse
 
 from packhorse.runtime import audit
 from packhorse.runtime.jwt_tokens import KeysUnavailable
-from packhorse.runtime.pages.rendering import PREFIX
-from packhorse.runtime.pages.session import Next, is_encrypted, sign_in_form, signed_in
 from packhorse.runtime.problems import Problem
 from packhorse.runtime.validation import StrictRoute
-from packhorse_services.console.frame.rendering import PAGES
+from packhorse_services.console.frame.session import (
+    Next,
+    cookie_of,
+    is_encrypted,
+    sign_in_form,
+    signed_in,
+)
 from packhorse_services.console.parts import of
 from packhorse_services.console.provider import (
     PROVIDER_DONE,
@@ -20,6 +24,7 @@ from packhorse_services.console.provider import (
     NotSignedIn,
     ProviderAway,
 )
+from packhorse_services.console.settings import PREFIX
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
@@ -34,10 +39,10 @@ async def begin(request: Request, wanted: Next = "") -> Response:
     try:
         url, sealed = await _provider(request).begin(wanted)
     except ProviderAway as error:
-        return sign_in_form(request, PAGES, wanted, str(error))
+        return sign_in_form(request, wanted, str(error))
     answer = RedirectResponse(url, 303)
     # Lax, not strict: it is the provider's page that leads back.
-    name, path = request.app.state.way_in.cookie(_COOKIE, _PATH)
+    name, path = cookie_of(request, _COOKIE, _PATH)
     secure = is_encrypted(request)
     answer.set_cookie(name, sealed, path=path, httponly=True, samesite="lax", secure=secure)
     return answer
@@ -53,16 +58,16 @@ async def finish(
 ) -> Response:
     """Sign in who comes back, if it is the browser that went."""
     audit.change(request)
-    name, path = request.app.state.way_in.cookie(_COOKIE, _PATH)
+    name, path = cookie_of(request, _COOKIE, _PATH)
     sealed, provider = request.cookies.get(name, ""), _provider(request)
     try:
         token, wanted = await provider.finish(
             sealed, state=state, code=code, issuer=iss, error=error
         )
     except (NotSignedIn, ProviderAway, KeysUnavailable) as refusal:
-        answer = sign_in_form(request, PAGES, "", str(refusal))
+        answer = sign_in_form(request, "", str(refusal))
     else:
-        answer = await signed_in(request, PAGES, token, wanted, by_page="signed_in.html")
+        answer = await signed_in(request, token, wanted, by_page="signed_in.html")
     secure = is_encrypted(request)
     answer.delete_cookie(name, path, secure=secure, httponly=True, samesite="lax")
     return answer

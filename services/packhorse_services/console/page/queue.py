@@ -11,11 +11,10 @@ from packhorse.client.errors import Invalid
 from packhorse.client.exchange import Document, given, segment, with_query
 from packhorse.runtime import audit
 from packhorse.runtime.auth import TokenScope
-from packhorse.runtime.pages.rendering import PREFIX
-from packhorse.runtime.pages.session import Form
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import PageAddress
+from packhorse_services.console.frame.session import Form
 from packhorse_services.console.frame.states import Look, look_of
 from packhorse_services.console.frame.visit import (
     PageVisit,
@@ -24,6 +23,7 @@ from packhorse_services.console.frame.visit import (
     back_to,
     followed_page,
 )
+from packhorse_services.console.settings import PREFIX
 from packhorse_services.console.upstream import cursor_of
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)

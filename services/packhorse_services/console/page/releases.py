@@ -10,11 +10,11 @@ from packhorse.client.awaiting import AsyncClient
 from packhorse.client.errors import Invalid, NotFound
 from packhorse.client.exchange import Document, given, with_query
 from packhorse.runtime.auth import TokenScope
-from packhorse.runtime.pages.rendering import PREFIX
-from packhorse.runtime.pages.session import Form
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import curl, same
+from packhorse_services.console.frame.session import Form
 from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to, followed_page
+from packhorse_services.console.settings import PREFIX
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 

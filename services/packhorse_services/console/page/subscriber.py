@@ -10,14 +10,14 @@ from packhorse.client.errors import NotFound
 from packhorse.client.exchange import Document, segment
 from packhorse.runtime import audit
 from packhorse.runtime.auth import TokenScope
-from packhorse.runtime.pages.rendering import PREFIX
-from packhorse.runtime.pages.session import Form
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.charts import charts
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.numbers import whole_number
+from packhorse_services.console.frame.session import Form
 from packhorse_services.console.frame.states import look_of
 from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to, followed_page
+from packhorse_services.console.settings import PREFIX
 from packhorse_services.console.upstream import each
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)

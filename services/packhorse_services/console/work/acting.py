@@ -9,10 +9,10 @@ from fastapi import APIRouter, Depends, Response
 from packhorse.client.awaiting import AsyncClient
 from packhorse.client.exchange import Request, requested, segment
 from packhorse.runtime.auth import TokenScope
-from packhorse.runtime.pages.rendering import PREFIX
-from packhorse.runtime.pages.session import Form
 from packhorse.runtime.validation import StrictRoute
+from packhorse_services.console.frame.session import Form
 from packhorse_services.console.frame.visit import Visit, acting, back_to
+from packhorse_services.console.settings import PREFIX
 from packhorse_services.console.work.jobs import Number
 from packhorse_services.console.work.search import Search
 

@@ -11,12 +11,12 @@ from packhorse.client.errors import Invalid
 from packhorse.client.exchange import Document, Request, requested, with_query
 from packhorse.jobs.filters import InvalidFilter
 from packhorse.runtime import audit
-from packhorse.runtime.pages.rendering import PREFIX
-from packhorse.runtime.pages.session import Form
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl
 from packhorse_services.console.frame.numbers import whole_number
+from packhorse_services.console.frame.session import Form
 from packhorse_services.console.frame.visit import PageVisit, Visit, back_to
+from packhorse_services.console.settings import PREFIX
 from packhorse_services.console.work.acting import Operator
 from packhorse_services.console.work.jobs import Requested
 from packhorse_services.console.work.search import OPEN, Search

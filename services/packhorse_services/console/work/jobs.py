@@ -11,10 +11,10 @@ from packhorse.client.awaiting import AsyncClient
 from packhorse.client.errors import Refused
 from packhorse.client.exchange import Document, segment, with_query
 from packhorse.jobs.filters import InvalidFilter, StateGroup
-from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.visit import PageVisit, Visit, followed_page
+from packhorse_services.console.settings import PREFIX
 from packhorse_services.console.upstream import cursor_of
 from packhorse_services.console.work.search import Search
 
