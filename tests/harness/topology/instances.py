@@ -9,20 +9,23 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
+from packhorse.topology.lease.sql import SqlLeaseStore
+from packhorse.topology.lease.store import InstanceState
 from tests.harness.processes import Process
+from tests.harness.topology.lease_rows import age, states
 from tests.harness.waiting import eventually
 
-INTERVAL_S, LEASE_S = 0.4, 10.0
-"""Short, but longer than a busy machine keeps a process waiting: a lost lease changes the order."""
+INTERVAL_S, LEASE_S = 0.4, 600.0
+"""A lease outlasts a test: one that is lost changes the order. `Cluster.retire` ends it."""
 
 WAIT_S = 180.0
-"""Generous: what takes two leases on an idle machine takes longer on this one."""
+"""Generous: a machine with more processes than cores takes its time."""
 
 VIEWS = ("INIT", "CHANGED", "PROPERTIES_CHANGED")
 
@@ -32,11 +35,13 @@ Line = dict[str, Any]
 class Instance(Process):
     """One of them. Each run has an output of its own; `reported` has the lines of all runs."""
 
-    def __init__(self, name: str, url: str, folder: Path, *, unfenced: bool = False) -> None:
+    def __init__(
+        self, name: str, url: str, folder: Path, *, lease_s: float = LEASE_S, unfenced: bool = False
+    ) -> None:
         flags = ("--unfenced",) if unfenced else ()
         command = (
             *(sys.executable, "-m", "tests.harness.topology.instance", url, name),
-            *("--interval", str(INTERVAL_S), "--timeout", str(LEASE_S), *flags),
+            *("--interval", str(INTERVAL_S), "--timeout", str(lease_s), *flags),
         )
         super().__init__(name, command, {}, folder)
         self._runs = 0
@@ -72,8 +77,8 @@ class Instance(Process):
 class Cluster:
     """Processes on one database, with a table for their work."""
 
-    def __init__(self, url: str, folder: Path) -> None:
-        self.url, self._folder = url, folder
+    def __init__(self, url: str, folder: Path, lease_s: float) -> None:
+        self.url, self._folder, self._lease_s = url, folder, lease_s
         self.instances: dict[str, Instance] = {}
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(
@@ -93,10 +98,26 @@ class Cluster:
 
     def add(self, name: str, *, url: str = "", unfenced: bool = False) -> Instance:
         """Start one more."""
-        made = Instance(name, url or self.url, self._folder, unfenced=unfenced)
+        made = Instance(
+            name, url or self.url, self._folder, lease_s=self._lease_s, unfenced=unfenced
+        )
         self.instances[name] = made
         made.start()
         return made
+
+    def retire(self, name: str) -> None:
+        """Let the lease of one that does nothing any more run out, and find that as another one."""
+        with closing(SqlLeaseStore(self.url, patience_s=20.0)) as store:
+
+            def retired() -> bool:  # its last renewal may arrive late, and hold its row
+                age(self.url, 2 * self._lease_s, name)
+                state = store.look()
+                assert state is not None
+                judge = next(one.who for one in state.entries if one.who.instance_id != name)
+                store.retire(judge)
+                return states(self.url)[name] is InstanceState.INACTIVE
+
+            eventually(retired, timeout=WAIT_S, what=f"the lease of {name} has run out")
 
     def await_order(self, *names: str) -> None:
         """Wait until exactly these agree on this order, whoever else still runs."""
@@ -142,10 +163,10 @@ class Cluster:
 
 
 @contextmanager
-def cluster(url: str) -> Iterator[Cluster]:
+def cluster(url: str, lease_s: float = LEASE_S) -> Iterator[Cluster]:
     """Give an empty cluster; its processes end with the block."""
     folder = Path(tempfile.mkdtemp(prefix="packhorse-test-cluster-"))
-    made = Cluster(url, folder)
+    made = Cluster(url, folder, lease_s)
     try:
         yield made
     finally:
