@@ -1,5 +1,8 @@
 """Back-off between running clusters: it grows in calm, both sides know, and a change ends it."""
 
+import itertools
+from collections.abc import Callable
+
 from packhorse.topology.announcement_store import Peer
 from packhorse_services.topology.connectors.states import ConnectorPhase
 from tests.harness.postgres import Databases
@@ -15,6 +18,17 @@ _GROWN_S = 90.0  # it takes the time-out times the factor
 def _interval(one: Cluster) -> float:
     [state] = one.outgoing()
     return state.interval_s
+
+
+def _change_until(one: Cluster, name: str, is_back: Callable[[], bool]) -> None:
+    """Change it again and again: the interval grows anew while nobody looks."""
+    values = itertools.count()
+
+    def changed() -> bool:
+        one.topology.change(cluster(name, f"{name}-1", seen=str(next(values))))
+        return is_back()
+
+    eventually(changed, what="it is back")
 
 
 def _heard_for_a_timeout(one: Cluster) -> list[Peer]:
@@ -51,8 +65,7 @@ def test_calm_makes_it_grow_at_both_and_a_change_on_either_side_takes_it_back(
         until_known(one, ["two"])
         for changed, name in ((two, "two"), (one, "one")):
             eventually(has_grown, timeout=_GROWN_S, interval=0.3, what="it has grown")
-            changed.topology.change(cluster(name, f"{name}-1", seen="changed"))
-            eventually(lambda: _interval(two) < _LONGEST_S, interval=0.01, what="it is back")
+            _change_until(changed, name, lambda: _interval(two) < _LONGEST_S)
             eventually(lambda: two.states() == [ConnectorPhase.CONNECTED])
 
 
