@@ -34,7 +34,9 @@ def _pid(connection: psycopg.Connection) -> int:
 def _connections(url: str) -> int:
     with connect(url, "shared-pool-look") as connection:
         [(count,)] = connection.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s", (APPLICATION,)
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE application_name = %s AND datname = current_database()",
+            (APPLICATION,),
         ).fetchall()
     return int(count)
 

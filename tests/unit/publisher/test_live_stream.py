@@ -60,7 +60,7 @@ def play(scenario: Scenario) -> None:
         process = Process()
         process.begin()
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 with process.hub.place({}):
                     await scenario(process)
         finally:
