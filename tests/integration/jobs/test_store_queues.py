@@ -31,6 +31,8 @@ from packhorse.jobs.store.queues import (
     suspend_queue,
 )
 from tests.harness.jobs.store import Store
+from tests.harness.postgres import waiting_for_locks
+from tests.harness.waiting import eventually
 
 MOST_ROWS = 500
 
@@ -124,6 +126,7 @@ def test_two_that_give_the_same_id_at_once_give_one_job(store: Store) -> None:
         added = []
         thread = threading.Thread(target=lambda: added.append(store.add("free/a", "you", id="x")))
         thread.start()
+        eventually(lambda: waiting_for_locks(store.url), what="the other one waits")
         first.commit()
         thread.join()
     assert [(other.verdict.value, other.job.number) for other in added] == [
