@@ -65,12 +65,10 @@ class FailingBlobs:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def few_objects() -> Iterator[None]:
+def few_objects() -> None:
     """Keep a collection short: it leaves out what other tests of this process have made."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture
