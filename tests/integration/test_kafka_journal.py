@@ -209,9 +209,11 @@ def append_with_a_header_named_ff(kafka: RunningKafka, topic: str) -> None:
     client = ctypes.c_void_p(library.rd_kafka_new(0, conf, why, 500))
     name, value, header, size = 1, 4, 9, ctypes.c_size_t(1)  # kinds of arguments; 0 ends them
     fields = (name, topic.encode(), value, b"v", size, header, b"\xff", b"h", size, 0)
-    assert library.rd_kafka_producev(client, *fields) == 0, why.value
-    assert library.rd_kafka_flush(client, int(DEADLINE_S * 1000)) == 0
-    library.rd_kafka_destroy(client)
+    try:
+        assert library.rd_kafka_producev(client, *fields) == 0, why.value
+        assert library.rd_kafka_flush(client, int(DEADLINE_S * 1000)) == 0
+    finally:
+        library.rd_kafka_destroy(client)
 
 
 def test_r32_a_header_whose_name_is_not_utf_8_makes_a_record_damaged(
