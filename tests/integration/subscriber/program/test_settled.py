@@ -164,6 +164,7 @@ def announced_subscriptions(feed: Feed) -> list[SubscriberState]:
 def test_r9_after_a_reset_nothing_is_settled_until_it_is_sent_anew(
     feed: Feed, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(statuses, "_INTERVAL_S", 1.0)
     feed.add(page("/a"))
     feed.bad()
     last = feed.add(page("/b"))
@@ -191,6 +192,7 @@ def test_r9_after_a_reset_nothing_is_settled_until_it_is_sent_anew(
 def test_r24_what_was_settled_in_another_log_says_nothing_of_this_one(
     feed: Feed, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(statuses, "_INTERVAL_S", 1.0)
     for number in range(7):
         last = feed.add(page(f"/n{number}"))
     with running(feed, database_url, max_retries=0, lease_s=3600.0, announce_s=0.1) as subscriber:
