@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.harness.floods import DEADLINE_S, MIB, address_of, connected, head, statuses
+from tests.harness.floods import DEADLINE_S, address_of, connected, head, statuses
 from tests.harness.postgres import Databases
 from tests.harness.site import Site, site
 from tests.harness.waiting import eventually
@@ -57,19 +57,3 @@ def test_500_abandoned_waits_stop_no_publisher(running: Site) -> None:
             return not statuses(waiting)
 
     eventually(as_many_as_before, timeout=DEADLINE_S, what="their places are free again")
-
-
-def test_901_silent_connections_stop_no_publisher(running: Site) -> None:
-    with connected(address_of(running.publisher.url), 901) as silent:
-        silent[0].settimeout(DEADLINE_S)
-        assert silent[0].recv(1) == b"", "the oldest made room"
-        serves(running)  # over a new connection: what was silent before the flood made room first
-
-
-def test_505_slow_bodies_of_strangers_stop_no_publisher(running: Site) -> None:
-    body = head("POST /distribute", content_type="application/json", content_length=MIB) + b" "
-    with connected(address_of(running.publisher.url), 505, body) as slow:
-        serves(running)
-        for one in slow:
-            one.settimeout(DEADLINE_S)
-            assert one.recv(12) == b"HTTP/1.1 401"
