@@ -92,7 +92,7 @@ class _Delivery:
         while (event := self._next()) is not None:
             try:
                 self.listener(event)
-            except Exception:
+            except BaseException:  # also SystemExit: it would hear nothing more
                 logger.exception("a topology listener failed", extra={"kind": event.kind.value})
                 TOPOLOGY_LISTENER_FAILURES.inc()
 

@@ -2,6 +2,8 @@
 
 import threading
 
+import pytest
+
 from packhorse.topology.events import EventKind, TopologyEvent
 from packhorse.topology.listeners import Listeners
 from tests.harness.topology.observations import topology
@@ -66,16 +68,20 @@ def test_stop_does_not_wait_for_a_stuck_listener() -> None:
     stuck.go.set()
 
 
-def test_a_listener_that_raises_hears_the_next_event() -> None:
+@pytest.mark.parametrize("error", [RuntimeError("broken"), SystemExit(3)])
+def test_a_listener_that_raises_hears_the_next_event(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
     listeners, heard = Listeners(), Recorder()
 
     def broken(event: TopologyEvent) -> None:
         heard(event)
-        raise RuntimeError("broken")
+        raise error
 
     listeners.add(broken)
     listeners.post(TopologyEvent(INIT, None, FIRST))
     eventually(lambda: heard.kinds() == [INIT])
+    eventually(lambda: caplog.records, what="it is logged")
     change(listeners)
     listeners.stop(120.0)
     assert heard.kinds() == [INIT, CHANGING, CHANGED]
