@@ -15,7 +15,7 @@ from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.jobs.http.fields import IfMatch, Number, Operator
 from packhorse_services.jobs.http.job_filter import FilterBody
-from packhorse_services.jobs.http.job_schemas import JobDocument, job_document
+from packhorse_services.jobs.http.job_schemas import JobDocument
 from packhorse_services.jobs.http.parts import of
 from packhorse_services.jobs.http.tags import check_match
 
@@ -70,7 +70,7 @@ async def stop_job(
     request: Request, number: Number, _caller: Operator, if_match: IfMatch = None
 ) -> JobDocument:
     """Stop a job wherever it is: at once when it waits, as soon as its consumer looks otherwise."""
-    return job_document(await _change(request, JobChange.STOP, number, if_match))
+    return JobDocument.model_validate(await _change(request, JobChange.STOP, number, if_match))
 
 
 @router.post("/jobs/{number:int}/retry", status_code=202, responses=_ONE)
@@ -78,7 +78,7 @@ async def retry_job(
     request: Request, number: Number, _caller: Operator, if_match: IfMatch = None
 ) -> JobDocument:
     """Let a finished job run once more, under its number."""
-    return job_document(await _change(request, JobChange.RETRY, number, if_match))
+    return JobDocument.model_validate(await _change(request, JobChange.RETRY, number, if_match))
 
 
 @router.delete("/jobs/{number:int}", status_code=204, responses=_ONE)
@@ -101,7 +101,8 @@ async def _change(request: Request, what: JobChange, number: int, if_match: str 
     def change(connection: Connection) -> Job:
         if if_match is not None:
             finding.hold(connection, number)
-            check_match(if_match, job_document(finding.get(connection, number)))
+            present = finding.get(connection, number)
+            check_match(if_match, JobDocument.model_validate(present))
         return changing.change(connection, what, number)
 
     return await of(request).ask(change)

@@ -18,7 +18,7 @@ from packhorse.jobs.content_changes.watches import (
 )
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictBody, StrictRoute
-from packhorse_services.jobs.http.fields import Admin, Reader, Topic, WatchName, checked
+from packhorse_services.jobs.http.fields import Admin, Document, Reader, Topic, WatchName, checked
 from packhorse_services.jobs.http.parts import of
 
 router = APIRouter(route_class=StrictRoute, tags=["events"])
@@ -45,7 +45,7 @@ class WatchBody(StrictBody):
     )
 
 
-class WatchDocument(BaseModel):
+class WatchDocument(Document):
     """A content watch."""
 
     name: str
@@ -64,7 +64,7 @@ class WatchList(BaseModel):
 async def list_content_watches(request: Request, _caller: Reader) -> WatchList:
     """List who watches content: without a watch no events of content are recorded."""
     found = await of(request).ask(list_watches)
-    return WatchList(watches=[_document(one) for one in found])
+    return WatchList(watches=[WatchDocument.model_validate(one) for one in found])
 
 
 @router.put("/content-watches/{name}", responses=documented(400, 413, 415, 503))
@@ -82,7 +82,7 @@ async def put_content_watch(
         add_watch(connection, watch)
 
     await of(request).ask(put)
-    return _document(watch)
+    return WatchDocument.model_validate(watch)
 
 
 @router.delete("/content-watches/{name}", status_code=204, responses=documented(404, 503))
@@ -95,12 +95,3 @@ async def remove_content_watch(request: Request, name: WatchName, _caller: Admin
 
     await of(request).ask(remove)
     return Response(status_code=204)
-
-
-def _document(watch: ContentWatch) -> WatchDocument:
-    return WatchDocument(
-        name=watch.name,
-        roots=list(watch.roots),
-        job_topic=watch.job_topic,
-        types=list(watch.types),
-    )

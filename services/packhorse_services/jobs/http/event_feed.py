@@ -12,14 +12,14 @@ from pydantic import BaseModel, Field
 
 from packhorse.db.transactions import Connect, writing
 from packhorse.jobs.events.position import EventPosition, EventRound
-from packhorse.jobs.events.reading import EventPage, StoredEvent, position_now, read_page
+from packhorse.jobs.events.reading import EventPage, position_now, read_page
 from packhorse.jobs.names import matches
 from packhorse.runtime.feed import EventStream, Streams, gap_block
 from packhorse.runtime.metrics import JOBS_EVENT_STREAMS, report
 from packhorse.runtime.periodic import Periodic
 from packhorse.runtime.threads import Threads
 from packhorse.runtime.validation import StrictBody
-from packhorse_services.jobs.http.fields import Properties, Topic
+from packhorse_services.jobs.http.fields import Document, Properties, Topic
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class EventRequest(StrictBody):
     properties: Properties = Field(default={}, description="At most 64 KiB as JSON")
 
 
-class EventDocument(BaseModel):
+class EventDocument(Document):
     """Something that has happened."""
 
     number: int
@@ -45,17 +45,6 @@ class GapDocument(BaseModel):
     """Events behind the position that was sent were pruned; it goes on from now."""
 
     reason: Literal["PRUNED"] = "PRUNED"
-
-
-def event_document(event: StoredEvent) -> EventDocument:
-    """Return the document of an event."""
-    return EventDocument(
-        number=event.number,
-        topic=event.topic,
-        application=event.application,
-        created_at=event.created_at,
-        properties=event.properties,
-    )
 
 
 _READERS = 4
@@ -182,7 +171,7 @@ class JobEventStream(EventStream):
         reported = False
         for event, position in zip(page.events, positions(self._seen, page), strict=True):
             if matches(self._pattern, event.topic):
-                data = event_document(event).model_dump_json()
+                data = EventDocument.model_validate(event).model_dump_json()
                 yield ServerSentEvent(event="event", raw_data=data, id=_event_id(position))
                 reported = event is page.events[-1]
         if page.events and not reported:

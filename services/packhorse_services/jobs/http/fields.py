@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Path, Query
-from pydantic import AfterValidator, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
 from packhorse.errors import Permanent
 from packhorse.jobs.names import (
@@ -27,6 +27,12 @@ _PRINTABLE = r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$"
 Reader = Annotated[Principal, Depends(require(TokenScope.QUEUES_READ))]
 Operator = Annotated[Principal, Depends(require(TokenScope.JOBS_OPERATE))]
 Admin = Annotated[Principal, Depends(require(TokenScope.ADMIN))]
+
+
+class Document(BaseModel):
+    """What is answered; `model_validate` takes an object that has its members."""
+
+    model_config = ConfigDict(from_attributes=True)
 
 
 def checked(check: Callable[[Any], Any]) -> Callable[[Any], Any]:

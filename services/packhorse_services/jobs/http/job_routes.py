@@ -33,8 +33,7 @@ from packhorse_services.jobs.http.job_schemas import (
     JobDocument,
     JobList,
     JobRequest,
-    job_document,
-    summary,
+    JobSummary,
 )
 from packhorse_services.jobs.http.parts import of
 from packhorse_services.jobs.http.request_keys import RequestKey, request_key
@@ -63,7 +62,7 @@ async def list_jobs(
     if page.after is not None:
         following = page_url("/jobs", **requested.query(), limit=limit, cursor=page.after)
     response.headers.update(link_to(following))
-    return JobList(jobs=[summary(job) for job in page.jobs], next=following)
+    return JobList(jobs=[JobSummary.model_validate(job) for job in page.jobs], next=following)
 
 
 @router.post(
@@ -93,7 +92,7 @@ async def add_job(
     added = await of(request).ask(
         lambda connection: _add(connection, body.application, job, key), act=False
     )
-    document = AddedDocument(verdict=added.verdict.value, job=job_document(added.job))
+    document = AddedDocument.model_validate(added)
     status = 201 if added.verdict is AddResult.ADDED else 200
     headers = {"Location": f"/jobs/{added.job.number}"}
     return Response(document.model_dump_json(), status, headers, "application/json")
@@ -145,4 +144,4 @@ async def get_job(
 ) -> Response:
     """Return a job with its properties, its log, and the attempts that did not finish it."""
     found = await of(request).ask(lambda connection: finding.get(connection, number))
-    return answer(job_document(found), if_none_match)
+    return answer(JobDocument.model_validate(found), if_none_match)

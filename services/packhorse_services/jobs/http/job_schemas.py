@@ -1,19 +1,18 @@
-"""The documents of jobs, and how a job becomes one."""
+"""The documents of jobs."""
 
 from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from packhorse.jobs.job import Attempt, Job
 from packhorse.runtime.moments import Moment
 from packhorse.runtime.validation import StrictBody
-from packhorse_services.jobs.http.fields import JobId, Properties, Topic
+from packhorse_services.jobs.http.fields import Document, JobId, Properties, Topic
 
 State = Literal["QUEUED", "ACTIVE", "SUCCEEDED", "STOPPED", "GIVEN_UP", "ERROR", "DROPPED"]
 
 
-class ProgressDocument(BaseModel):
+class ProgressDocument(Document):
     """How far its consumer says it is."""
 
     step: int
@@ -22,7 +21,7 @@ class ProgressDocument(BaseModel):
     message: str
 
 
-class AttemptDocument(BaseModel):
+class AttemptDocument(Document):
     """An attempt that did not finish the job."""
 
     number: int
@@ -33,7 +32,7 @@ class AttemptDocument(BaseModel):
     reason: str
 
 
-class JobSummary(BaseModel):
+class JobSummary(Document):
     """A job without what may be long."""
 
     number: int = Field(description="Names the job in URLs; never given twice")
@@ -107,55 +106,10 @@ class JobRequest(StrictBody):
     )
 
 
-class AddedDocument(BaseModel):
+class AddedDocument(Document):
     """What became of a request to add a job."""
 
     verdict: Literal["ADDED", "EXISTING", "UPDATED", "REACTIVATED"] = Field(
         description="UPDATED: it waited and has the new properties. REACTIVATED: it runs once more"
     )
     job: JobDocument
-
-
-def progress_document(job: Job) -> ProgressDocument:
-    """Return the document of a job's progress."""
-    reported = job.progress
-    return ProgressDocument(
-        step=reported.step, steps=reported.steps, eta=reported.eta, message=reported.message
-    )
-
-
-def attempt_document(attempt: Attempt) -> AttemptDocument:
-    """Return the document of one attempt."""
-    return AttemptDocument(
-        number=attempt.number,
-        instance=attempt.instance,
-        started_at=attempt.started_at,
-        ended_at=attempt.ended_at,
-        outcome=attempt.outcome,
-        reason=attempt.reason,
-    )
-
-
-def _same(job: Job) -> dict[str, Any]:
-    """Return the members that have the same name and form in both."""
-    names = JobSummary.model_fields.keys() - {"progress", "state"}
-    return {name: getattr(job, name) for name in names}
-
-
-def summary(job: Job) -> JobSummary:
-    """Return a job as one of a list."""
-    return JobSummary(state=job.state.value, progress=progress_document(job), **_same(job))
-
-
-def job_document(job: Job) -> JobDocument:
-    """Return the document of a job."""
-    return JobDocument(
-        state=job.state.value,
-        progress=progress_document(job),
-        properties=dict(job.properties),
-        extra=dict(job.extra),
-        log=list(job.log),
-        past_attempts=[attempt_document(one) for one in job.past_attempts],
-        traceparent=job.traceparent,
-        **_same(job),
-    )

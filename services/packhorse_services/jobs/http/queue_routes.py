@@ -16,13 +16,13 @@ from packhorse.runtime.validation import StrictRoute
 from packhorse_services.jobs.http.fields import Admin, IfMatch, Operator, QueueName, Reader
 from packhorse_services.jobs.http.parts import of
 from packhorse_services.jobs.http.queue_schemas import (
+    FiguresDocument,
     JobQueueDocument,
     JobQueueList,
     JobQueueSummary,
     QueueBody,
     TopicList,
     configuration_of,
-    figures_document,
     queue_document,
     topic_document,
 )
@@ -45,11 +45,13 @@ async def list_queues(request: Request, _caller: Reader) -> JobQueueList:
         queues=[
             JobQueueSummary(
                 **queue_document(one).model_dump(),
-                statistics=figures_document(statistics.queues.get(one.name, _NOTHING)),
+                statistics=FiguresDocument.model_validate(
+                    statistics.queues.get(one.name, _NOTHING)
+                ),
             )
             for one in found
         ],
-        all=figures_document(statistics.all),
+        all=FiguresDocument.model_validate(statistics.all),
     )
 
 

@@ -1,6 +1,7 @@
 """The documents of job queues and their statistics."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import Literal
 
@@ -10,7 +11,7 @@ from packhorse.jobs.ledger.figures import JobFigures
 from packhorse.jobs.ledger.waiting import Unconsumed
 from packhorse.jobs.queue import JobQueue, QueueConfiguration, QueueType
 from packhorse.runtime.validation import StrictBody
-from packhorse_services.jobs.http.fields import Pattern
+from packhorse_services.jobs.http.fields import Document, Pattern
 
 TypeName = Literal["ORDERED", "UNORDERED", "TOPIC_ROUND_ROBIN"]
 
@@ -59,7 +60,7 @@ class JobQueueDocument(BaseModel):
     changed_at: datetime
 
 
-class FiguresDocument(BaseModel):
+class FiguresDocument(Document):
     """What waits and what was done; it survives restarts."""
 
     queued: int = Field(description="All that wait, the delayed ones too")
@@ -95,7 +96,7 @@ class JobQueueList(BaseModel):
     all: FiguresDocument
 
 
-class MissingConsumerDocument(BaseModel):
+class MissingConsumerDocument(Document):
     """Who alone may do some jobs of a topic, and does not."""
 
     only_on: str = Field(description="An instance that is away or has no consumer; or @leader")
@@ -130,54 +131,21 @@ def topic_document(topic: str, figures: JobFigures, waiting: Sequence[Unconsumed
     """Return the document of a topic, whose jobs wait as `waiting` says."""
     return TopicDocument(
         topic=topic,
-        statistics=figures_document(figures),
+        statistics=FiguresDocument.model_validate(figures),
         unconsumed_since=next((one.since for one in waiting if not one.only_on), None),
         unconsumed_on=[
-            MissingConsumerDocument(only_on=one.only_on, waiting=one.waiting, since=one.since)
-            for one in waiting
-            if one.only_on
+            MissingConsumerDocument.model_validate(one) for one in waiting if one.only_on
         ],
     )
 
 
-def figures_document(figures: JobFigures) -> FiguresDocument:
-    """Return the document of some figures."""
-    names = FiguresDocument.model_fields
-    return FiguresDocument(**{name: getattr(figures, name) for name in names})
-
-
 def configuration_of(name: str, body: QueueBody) -> QueueConfiguration:
     """Return what a caller wants. Raises `InvalidQueue`, `InvalidName`."""
-    return QueueConfiguration(
-        name=name,
-        patterns=tuple(body.patterns),
-        ranking=body.ranking,
-        type=QueueType(body.type),
-        max_parallel=body.max_parallel,
-        max_retries=body.max_retries,
-        retry_delay_s=body.retry_delay_s,
-        max_retry_delay_s=body.max_retry_delay_s,
-        timeout_s=body.timeout_s,
-        keep_history=body.keep_history,
-        prefer_creator=body.prefer_creator,
-    )
+    typed = {"patterns": tuple(body.patterns), "type": QueueType(body.type)}
+    return QueueConfiguration(name, **body.model_dump() | typed)
 
 
 def queue_document(queue: JobQueue) -> JobQueueDocument:
     """Return the document of a queue."""
-    configured = queue.configuration
-    return JobQueueDocument(
-        name=configured.name,
-        patterns=list(configured.patterns),
-        ranking=configured.ranking,
-        type=configured.type.value,
-        max_parallel=configured.max_parallel,
-        max_retries=configured.max_retries,
-        retry_delay_s=configured.retry_delay_s,
-        max_retry_delay_s=configured.max_retry_delay_s,
-        timeout_s=configured.timeout_s,
-        keep_history=configured.keep_history,
-        prefer_creator=configured.prefer_creator,
-        suspended=queue.suspended,
-        changed_at=queue.changed_at,
-    )
+    configured = asdict(queue.configuration)
+    return JobQueueDocument(**configured, suspended=queue.suspended, changed_at=queue.changed_at)

@@ -35,7 +35,6 @@ from packhorse_services.jobs.http.schedule_schemas import (
     ScheduleList,
     SchedulePatch,
     definition_of,
-    fire_time_document,
     patched,
     schedule_document,
 )
@@ -201,7 +200,7 @@ async def fire_schedule(
         fired = fire_now(connection, name, firer, version=version)
         if key is not None:
             request_keys.note(connection, key, _microsecond(fired.fire_time))
-        return fire_time_document(fired)
+        return FireTimeDocument.model_validate(fired)
 
     return await parts.ask(fire)
 
@@ -237,7 +236,7 @@ async def list_fire_times(
     def ask(connection: Connection) -> list[FireTimeDocument]:
         store.get_schedule(connection, name)
         found = store.list_fire_times(connection, name, before=before, limit=limit + 1)
-        return [fire_time_document(fire_time) for fire_time in found]
+        return [FireTimeDocument.model_validate(fire_time) for fire_time in found]
 
     found = await of(request).ask(ask)
     following = None
@@ -252,7 +251,7 @@ def _seen(connection: Connection, name: str, moment: datetime) -> FireTimeDocume
     found = store.list_fire_times(connection, name, before=moment + _MICROSECOND, limit=1)
     if not found or found[0].fire_time != moment:
         raise Problem(410, detail=f"this request fired at {moment.isoformat()}, long forgotten")
-    return fire_time_document(found[0])
+    return FireTimeDocument.model_validate(found[0])
 
 
 def _moment(microsecond: int) -> datetime:

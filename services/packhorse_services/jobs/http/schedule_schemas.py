@@ -6,23 +6,18 @@ from typing import Any, Literal, Self
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
+from packhorse.jobs.scheduling import rows
 from packhorse.jobs.scheduling.definition import (
     MAX_DESCRIPTION,
     MAX_MISSED,
     MAX_TIMES,
-    Action,
-    EventAction,
-    FireTime,
-    JobAction,
-    Missed,
-    RunOn,
     Schedule,
     ScheduleDefinition,
 )
-from packhorse.jobs.scheduling.timing import MAX_CRON, MAX_PERIOD, MIN_PERIOD, At, Cron, Every, When
+from packhorse.jobs.scheduling.timing import MAX_CRON, MAX_PERIOD, MIN_PERIOD
 from packhorse.runtime.moments import Moment
 from packhorse.runtime.validation import StrictBody
-from packhorse_services.jobs.http.fields import Properties, Topic
+from packhorse_services.jobs.http.fields import Document, Properties, Topic
 
 RunOnName = Literal["SINGLE", "LEADER", "ALL"]
 MissedName = Literal["SKIP", "ONCE", "ALL"]
@@ -106,7 +101,7 @@ class ScheduleList(BaseModel):
     next: str | None = Field(description="URL of the next page, or null at the end")
 
 
-class FireTimeDocument(BaseModel):
+class FireTimeDocument(Document):
     """A fire time of a schedule, and its outcome."""
 
     fire_time: datetime = Field(description="When it was planned")
@@ -127,78 +122,18 @@ class FireTimeList(BaseModel):
 
 def definition_of(name: str, body: ScheduleBody) -> ScheduleDefinition:
     """Return what a caller wants; unchecked, but for what the body's own types promise."""
-    return ScheduleDefinition(
-        name=name,
-        when=_when(body),
-        action=_action(body),
-        description=body.description,
-        run_on=RunOn(body.run_on),
-        concurrent=body.concurrent,
-        missed=Missed(body.missed),
-        missed_limit=body.missed_limit,
-        not_before=body.not_before,
-        times=body.times,
-        suspended=body.suspended,
-    )
-
-
-def _when(body: ScheduleBody) -> When:
-    if body.cron is not None:
-        return Cron(body.cron, body.time_zone)
-    if body.period_s is not None:
-        return Every(timedelta(seconds=body.period_s))
-    assert body.at is not None  # noqa: S101  # the body has exactly one
-    return At(body.at)
-
-
-def _action(body: ScheduleBody) -> Action:
-    if body.action == "EVENT":
-        return EventAction(body.topic, body.properties)
-    return JobAction(body.topic, body.properties, body.priority)
+    period = None if body.period_s is None else timedelta(seconds=body.period_s)
+    return rows.definition_of({**body.model_dump(), "name": name, "period": period})
 
 
 def schedule_document(schedule: Schedule) -> ScheduleDocument:
     """Return the document of a schedule."""
-    defined = schedule.definition
-    when, action = defined.when, defined.action
+    defined = rows.flat(schedule.definition)
+    period: timedelta | None = defined["period"]
     return ScheduleDocument(
-        name=defined.name,
-        description=defined.description,
-        cron=when.expression if isinstance(when, Cron) else None,
-        time_zone=when.time_zone if isinstance(when, Cron) else None,
-        period_s=when.period.total_seconds() if isinstance(when, Every) else None,
-        at=when.moment if isinstance(when, At) else None,
-        action="JOB" if isinstance(action, JobAction) else "EVENT",
-        topic=action.topic,
-        properties=dict(action.properties),
-        priority=action.priority if isinstance(action, JobAction) else 0,
-        run_on=defined.run_on.value,
-        concurrent=defined.concurrent,
-        missed=defined.missed.value,
-        missed_limit=defined.missed_limit,
-        not_before=defined.not_before,
-        times=defined.times,
-        suspended=defined.suspended,
-        next_fire_time=schedule.next_fire_time,
-        last_fire_time=schedule.last_fire_time,
-        times_left=schedule.times_left,
-        origin=schedule.origin,
-        changed=schedule.changed,
-        created_at=schedule.created_at,
-        updated_at=schedule.updated_at,
-    )
-
-
-def fire_time_document(fire_time: FireTime) -> FireTimeDocument:
-    """Return the document of a fire time."""
-    return FireTimeDocument(
-        fire_time=fire_time.fire_time,
-        outcome=fire_time.outcome.value,
-        decided_at=fire_time.decided_at,
-        instance=fire_time.instance,
-        jobs=list(fire_time.jobs),
-        missed=fire_time.missed,
-        reason=fire_time.reason,
+        **defined,
+        **{name: getattr(schedule, name) for name in rows.STORED},
+        period_s=None if period is None else period.total_seconds(),
     )
 
 

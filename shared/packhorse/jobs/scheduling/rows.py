@@ -1,4 +1,4 @@
-"""Schedules between Python and their table's columns."""
+"""Schedules between Python and their flat form: their table's columns, and what HTTP says."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,9 +26,27 @@ COLUMNS = (
 )
 
 
+STORED = (
+    "origin",
+    "changed",
+    "version",
+    "next_fire_time",
+    "last_fire_time",
+    "times_left",
+    "created_at",
+    "updated_at",
+)
+"""What a schedule has beside its definition."""
+
+
 def schedule_of(row: Row) -> Schedule:
     """Return the schedule that a row of `COLUMNS` is."""
-    definition = ScheduleDefinition(
+    return Schedule(definition_of(row), **{name: row[name] for name in STORED})
+
+
+def definition_of(row: Row) -> ScheduleDefinition:
+    """Return the definition whose flat form this is."""
+    return ScheduleDefinition(
         name=row["name"],
         when=_when(row),
         action=_action(row),
@@ -41,21 +59,15 @@ def schedule_of(row: Row) -> Schedule:
         times=row["times"],
         suspended=row["suspended"],
     )
-    stored = (
-        "origin",
-        "changed",
-        "version",
-        "next_fire_time",
-        "last_fire_time",
-        "times_left",
-        "created_at",
-        "updated_at",
-    )
-    return Schedule(definition, **{name: row[name] for name in stored})
 
 
 def values_of(definition: ScheduleDefinition) -> dict[str, Any]:
     """Return the columns that say what somebody wants."""
+    return flat(definition) | {"properties": Jsonb(dict(definition.action.properties))}
+
+
+def flat(definition: ScheduleDefinition) -> dict[str, Any]:
+    """Return the flat form of a definition."""
     when, action = definition.when, definition.action
     cron = when if isinstance(when, Cron) else None
     return {
@@ -67,7 +79,7 @@ def values_of(definition: ScheduleDefinition) -> dict[str, Any]:
         "at": when.moment if isinstance(when, At) else None,
         "action": "JOB" if isinstance(action, JobAction) else "EVENT",
         "topic": action.topic,
-        "properties": Jsonb(dict(action.properties)),
+        "properties": action.properties,
         "priority": action.priority if isinstance(action, JobAction) else 0,
         "run_on": definition.run_on.value,
         "concurrent": definition.concurrent,
