@@ -25,9 +25,10 @@ from packhorse.jobs.consumer import Outcome, Result
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.host import open_jobs
 from packhorse.jobs.queue import MAIN, QueueConfiguration, QueueType
-from packhorse.jobs.store.adding import NewJob, add_jobs
+from packhorse.jobs.store.adding import add_jobs
 from packhorse.jobs.store.claims import Claimed, ClaimRequest, claim
 from packhorse.jobs.store.finishing import Ended, finish
+from packhorse.jobs.store.given import NewJob
 from packhorse.jobs.store.leases import WorkerRun, renew
 from packhorse.jobs.store.queues import declare_queue, suspend_queue
 from tests.bench.reporting import emit

@@ -25,7 +25,7 @@ import pytest
 from packhorse.db.connect import connect
 from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.jobs import Jobs
-from packhorse.jobs.store.adding import NewJob
+from packhorse.jobs.store.given import NewJob
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.harness.jobs import ledger
 from tests.harness.jobs.worker_process import LEASE_S

@@ -8,7 +8,8 @@ from psycopg import Connection
 from packhorse.errors import PackhorseError
 from packhorse.jobs.consumer import JobContext, Outcome, Result
 from packhorse.jobs.job import Job
-from packhorse.jobs.store.adding import NewJob, add_job
+from packhorse.jobs.store.adding import add_job
+from packhorse.jobs.store.given import NewJob
 from packhorse_services.cleanup import ledger
 from packhorse_services.cleanup.cleanup_lock import CleanupBusy, CleanupLock, acquire_lock
 from packhorse_services.cleanup.report import CleanupRun

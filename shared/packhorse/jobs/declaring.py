@@ -9,9 +9,10 @@ import psycopg
 
 from packhorse.db.transactions import Connect, writing
 from packhorse.errors import Transient
+from packhorse.jobs.queue import QueueConfiguration
 from packhorse.jobs.scheduling.definition import ScheduleDefinition, require_schedule
 from packhorse.jobs.scheduling.store import declare_schedule
-from packhorse.jobs.store.queues import QueueConfiguration, declare_queue
+from packhorse.jobs.store.queues import declare_queue
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.outage import Outage
 

@@ -15,9 +15,10 @@ from packhorse.jobs.ledger.figures import Statistics
 from packhorse.jobs.ledger.pages import JobPage
 from packhorse.jobs.ledger.waiting import Unconsumed
 from packhorse.jobs.live_consumers import LiveConsumers
+from packhorse.jobs.queue import JobQueue, QueueConfiguration
 from packhorse.jobs.store import adding, queues
-from packhorse.jobs.store.adding import AddedJob, NewJob
-from packhorse.jobs.store.queues import JobQueue, QueueConfiguration
+from packhorse.jobs.store.adding import AddedJob
+from packhorse.jobs.store.given import NewJob
 from packhorse.runtime import tracing
 
 

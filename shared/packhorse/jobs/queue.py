@@ -69,7 +69,7 @@ class QueueConfiguration:
     keep_history: bool = True
     """False: SUCCEEDED jobs without an id are forgotten at once."""
     prefer_creator: bool = False
-    """The instance that gave a job has `adding.PREFERENCE_S` to begin it before others may."""
+    """The instance that gave a job has `given.PREFERENCE_S` to begin it before others may."""
 
     def __post_init__(self) -> None:
         require_name(self.name, "queue")

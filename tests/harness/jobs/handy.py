@@ -1,10 +1,11 @@
 """A worker of a test's own hand: it claims and ends jobs one by one, in a real database."""
 
 from packhorse.jobs.consumer import Outcome, Result
+from packhorse.jobs.queue import MAIN
 from packhorse.jobs.store import claims, finishing, leases
 from packhorse.jobs.store.claims import Claimed, ClaimRequest
 from packhorse.jobs.store.finishing import Ended, Ending
-from packhorse.jobs.store.queues import MAIN, read_layout
+from packhorse.jobs.store.queues import read_layout
 from tests.harness.jobs.stored import bookkeeper
 
 

@@ -8,7 +8,7 @@ from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.declaring import Declared
 from packhorse.jobs.host import JobsHost, open_jobs
 from packhorse.jobs.job import Job, JobState
-from packhorse.jobs.store.queues import QueueConfiguration
+from packhorse.jobs.queue import QueueConfiguration
 from packhorse.jobs.work.heartbeat import WorkerSettings
 from packhorse.topology.own_cluster import OwnCluster
 from tests.harness.waiting import eventually

@@ -11,10 +11,10 @@ from packhorse.jobs.consumer import Outcome, Result
 from packhorse.jobs.job import Job
 from packhorse.jobs.queue import QueueConfiguration, QueueType
 from packhorse.jobs.store import claims, finishing, leases, rescue
-from packhorse.jobs.store.adding import AddedJob, NewJob, add_job
+from packhorse.jobs.store.adding import AddedJob, add_job
 from packhorse.jobs.store.claims import Claimed, ClaimRequest
 from packhorse.jobs.store.finishing import Ended, Ending
-from packhorse.jobs.store.given import read_jobs
+from packhorse.jobs.store.given import NewJob, read_jobs
 from packhorse.jobs.store.queues import declare_queue, read_layout
 from tests.harness.jobs.stored import bookkeeper
 

@@ -17,9 +17,10 @@ from packhorse.jobs.consumer import Outcome, Result
 from packhorse.jobs.job import JobState
 from packhorse.jobs.queue import QueueConfiguration, QueueType
 from packhorse.jobs.store import claims, finishing, leases, rescue
-from packhorse.jobs.store.adding import NewJob, add_job, requeue_finished
+from packhorse.jobs.store.adding import add_job, requeue_finished
 from packhorse.jobs.store.claims import Claim, ClaimRequest
 from packhorse.jobs.store.finishing import Ended
+from packhorse.jobs.store.given import NewJob
 from packhorse.jobs.store.queues import declare_queue, learn_topics
 from tests.harness.jobs.store_model import MOST_RETRIES, ORDERED, UNORDERED, Model
 

@@ -24,9 +24,9 @@ from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.declaring import Declared
 from packhorse.jobs.host import LEADER_TASKS, open_jobs
 from packhorse.jobs.job import Job, JobState
+from packhorse.jobs.queue import QueueConfiguration, QueueType
 from packhorse.jobs.store import ending_rows, finishing
 from packhorse.jobs.store.finishing import Ended, Ending
-from packhorse.jobs.store.queues import QueueConfiguration, QueueType
 from packhorse.jobs.work.attempt import RunningAttempt
 from packhorse.jobs.work.heartbeat import WorkerSettings
 from packhorse.runtime.lifecycle import Lifecycle

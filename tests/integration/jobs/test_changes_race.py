@@ -11,8 +11,8 @@ from packhorse.jobs.job import JobState
 from packhorse.jobs.ledger import changing, pruning
 from packhorse.jobs.ledger.changing import JobChange
 from packhorse.jobs.ledger.pruning import HistoryRule
-from packhorse.jobs.store.adding import NewJob
 from packhorse.jobs.store.finishing import Ending
+from packhorse.jobs.store.given import NewJob
 from tests.harness.jobs.handy import HandyWorker
 from tests.harness.jobs.stored import bookkeeper, jobs_of
 

@@ -10,8 +10,7 @@ from packhorse.jobs.job import JobState
 from packhorse.jobs.ledger import departures
 from packhorse.jobs.ledger.departures import Departures
 from packhorse.jobs.queue import QueueConfiguration, QueueType
-from packhorse.jobs.store.adding import NewJob
-from packhorse.jobs.store.given import LEADER
+from packhorse.jobs.store.given import LEADER, NewJob
 from packhorse.jobs.store.queues import LAYOUT_LOCK
 from packhorse.topology.view import ClusterView, InstanceDescription, TopologyView
 from tests.harness.clock import ManualClock

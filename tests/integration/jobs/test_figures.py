@@ -8,8 +8,8 @@ from packhorse.jobs.consumer import Outcome
 from packhorse.jobs.consumers import HandledTopics
 from packhorse.jobs.filters import JobFilter
 from packhorse.jobs.ledger.figures import read_statistics
+from packhorse.jobs.queue import QueueConfiguration, QueueType, UnknownQueue
 from packhorse.jobs.store.given import LEADER
-from packhorse.jobs.store.queues import QueueConfiguration, QueueType, UnknownQueue
 from tests.harness.jobs.handy import HandyWorker
 from tests.harness.jobs.stored import bookkeeper, jobs_of
 

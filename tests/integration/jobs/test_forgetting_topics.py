@@ -17,7 +17,8 @@ from packhorse.jobs.ledger.figures import JobFigures
 from packhorse.jobs.ledger.topics import forget_topics
 from packhorse.jobs.queue import QueueConfiguration, TooManyTopics
 from packhorse.jobs.store import queues, statistics
-from packhorse.jobs.store.adding import NewJob, add_job
+from packhorse.jobs.store.adding import add_job
+from packhorse.jobs.store.given import NewJob
 from tests.harness.jobs.handy import HandyWorker
 from tests.harness.jobs.stored import bookkeeper, jobs_of
 from tests.harness.postgres import waiting_for_locks

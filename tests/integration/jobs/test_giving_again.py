@@ -8,16 +8,11 @@ import pytest
 
 from packhorse.jobs.consumer import Outcome
 from packhorse.jobs.job import Job, JobState
-from packhorse.jobs.store.adding import (
-    AddedJob,
-    AddResult,
-    InvalidJob,
-    NewJob,
-    add_job,
-    requeue_finished,
-)
+from packhorse.jobs.queue import QueueConfiguration, QueueType
+from packhorse.jobs.store.adding import AddedJob, AddResult, InvalidJob, add_job, requeue_finished
 from packhorse.jobs.store.finishing import end_waiting
-from packhorse.jobs.store.queues import QueueConfiguration, QueueType, put_queue
+from packhorse.jobs.store.given import NewJob
+from packhorse.jobs.store.queues import put_queue
 from tests.harness.jobs.handy import HandyWorker
 from tests.harness.jobs.stored import bookkeeper
 

@@ -9,7 +9,8 @@ from packhorse.db.metadata import IMPORTER
 from packhorse.db.roles import act_as
 from packhorse.jobs.ledger.topics import forget_topics
 from packhorse.jobs.names import InvalidName, InvalidProperties
-from packhorse.jobs.store.adding import AddResult, InvalidJob, NewJob
+from packhorse.jobs.store.adding import AddResult, InvalidJob
+from packhorse.jobs.store.given import NewJob
 from packhorse.jobs.store.queues import learn_topics
 from packhorse.runtime import tracing
 from tests.harness.jobs.stored import bookkeeper, jobs_of

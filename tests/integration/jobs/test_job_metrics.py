@@ -8,7 +8,7 @@ from prometheus_client import REGISTRY
 from packhorse.jobs.consumer import JobContext, Outcome
 from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.ledger.gauges import Gauges
-from packhorse.jobs.store.queues import QueueConfiguration
+from packhorse.jobs.queue import QueueConfiguration
 from tests.harness.jobs.hosted import hosted, until
 from tests.harness.jobs.stored import jobs_of
 from tests.harness.waiting import eventually

@@ -33,7 +33,8 @@ from packhorse.jobs.scheduling.store import (
     suspend_schedule,
 )
 from packhorse.jobs.scheduling.timing import At, Cron, Every
-from packhorse.jobs.store.adding import NewJob, add_job
+from packhorse.jobs.store.adding import add_job
+from packhorse.jobs.store.given import NewJob
 from tests.harness.jobs.schedules import Schedules, definition
 from tests.harness.postgres import waiting_for_locks
 from tests.harness.waiting import eventually

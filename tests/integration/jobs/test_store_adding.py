@@ -11,14 +11,8 @@ from packhorse.jobs.job import JobState
 from packhorse.jobs.names import InvalidName, InvalidProperties
 from packhorse.jobs.queue import TooManyTopics
 from packhorse.jobs.store import adding, queues
-from packhorse.jobs.store.adding import (
-    AddResult,
-    InvalidJob,
-    JobsBusy,
-    NewJob,
-    add_jobs,
-    requeue_finished,
-)
+from packhorse.jobs.store.adding import AddResult, InvalidJob, JobsBusy, add_jobs, requeue_finished
+from packhorse.jobs.store.given import NewJob
 from tests.harness.jobs.store import Store
 
 

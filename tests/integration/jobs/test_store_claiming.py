@@ -10,8 +10,8 @@ from packhorse.jobs.consumer import Outcome
 from packhorse.jobs.job import JobLost, JobState
 from packhorse.jobs.store import claims
 from packhorse.jobs.store import given as given_jobs
-from packhorse.jobs.store.adding import LEADER
 from packhorse.jobs.store.claims import Claim, check
+from packhorse.jobs.store.given import LEADER
 from packhorse.jobs.store.queues import suspend_queue
 from packhorse.jobs.work.running_jobs import RunningJobs, Slots
 from packhorse.jobs.work.worker_store import WorkerStore

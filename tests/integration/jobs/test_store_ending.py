@@ -9,8 +9,7 @@ from packhorse.jobs.consumer import Outcome, Result
 from packhorse.jobs.job import JobLost, JobProgress, JobState
 from packhorse.jobs.store import finishing, leases, statistics
 from packhorse.jobs.store.claims import check
-from packhorse.jobs.store.finishing import Notes
-from packhorse.jobs.store.notes import MOST_LINES
+from packhorse.jobs.store.notes import MOST_LINES, Notes, note
 from packhorse.jobs.store.rescue import forget_workers
 from tests.harness.jobs.store import Store
 
@@ -154,7 +153,7 @@ def test_notes_are_stored_while_the_attempt_is_held(store: Store) -> None:
         check(holding, claimed.claim)
         for more in (notes, Notes(log=["last\ud800"], extra={"l": 2})):
             with store.transaction() as connection:
-                assert finishing.note(connection, [(claimed.claim, more)]) == set()
+                assert note(connection, [(claimed.claim, more)]) == set()
     job = store.job(claimed.job.number)
     assert (job.progress.step, job.progress.steps, job.progress.message) == (3, 9, "half\ufffd")
     assert job.progress.eta == eta
@@ -162,7 +161,7 @@ def test_notes_are_stored_while_the_attempt_is_held(store: Store) -> None:
     assert job.extra == {"k": [1], "l": 2}
     worker.end(claimed)
     with store.transaction() as connection:
-        assert finishing.note(connection, [(claimed.claim, notes)]) == {claimed.claim}
+        assert note(connection, [(claimed.claim, notes)]) == {claimed.claim}
 
 
 def test_an_effect_in_the_ending_transaction_happens_once(store: Store) -> None:

@@ -10,6 +10,7 @@ import pytest
 from psycopg import Connection
 
 from packhorse.jobs.queue import (
+    MAIN,
     InvalidQueue,
     QueueChanged,
     QueueConfiguration,
@@ -18,10 +19,10 @@ from packhorse.jobs.queue import (
     UnknownQueue,
 )
 from packhorse.jobs.store import claim_statements, ending_rows, queues
-from packhorse.jobs.store.adding import NewJob, add_job, add_jobs
+from packhorse.jobs.store.adding import add_job, add_jobs
 from packhorse.jobs.store.claims import ClaimRequest, _heads, _of
+from packhorse.jobs.store.given import NewJob
 from packhorse.jobs.store.queues import (
-    MAIN,
     declare_queue,
     get_queue,
     put_queue,

@@ -13,9 +13,10 @@ from packhorse.db.roles import act_as
 from packhorse.jobs.consumer import Outcome, Result
 from packhorse.jobs.queue import QueueType
 from packhorse.jobs.store import adding
-from packhorse.jobs.store.adding import NewJob, add_jobs
+from packhorse.jobs.store.adding import add_jobs
 from packhorse.jobs.store.claims import ClaimRequest, claim
 from packhorse.jobs.store.finishing import Ended, finish
+from packhorse.jobs.store.given import NewJob
 from packhorse.jobs.store.leases import WorkerRun, renew
 from packhorse.jobs.store.rescue import rescue
 from tests.harness.jobs.store import Store

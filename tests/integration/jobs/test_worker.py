@@ -10,7 +10,7 @@ from psycopg.rows import dict_row
 
 from packhorse.jobs.consumer import JobContext, JobHandle, Outcome, Result
 from packhorse.jobs.job import Job, JobLost, JobProgress, JobState
-from packhorse.jobs.store.queues import QueueConfiguration, QueueType
+from packhorse.jobs.queue import QueueConfiguration, QueueType
 from packhorse.runtime import tracing
 from tests.harness.jobs.hosted import hosted, until
 from tests.harness.waiting import eventually

@@ -11,8 +11,8 @@ from sqlalchemy.engine import make_url
 from packhorse.jobs.consumer import JobContext, JobHandle, Outcome
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.job import Job, JobLost, JobState
+from packhorse.jobs.queue import QueueConfiguration, QueueType
 from packhorse.jobs.store import finishing
-from packhorse.jobs.store.queues import QueueConfiguration, QueueType
 from packhorse.jobs.store.rescue import rescue
 from packhorse.jobs.work import worker
 from packhorse.jobs.work.attempt import RunningAttempt

@@ -9,7 +9,7 @@ import pytest
 
 from packhorse.jobs.consumer import JobContext, Outcome, Result
 from packhorse.jobs.job import Job, JobState
-from packhorse.jobs.store.queues import QueueConfiguration, QueueType
+from packhorse.jobs.queue import QueueConfiguration, QueueType
 from tests.harness.jobs.hosted import FAST, hosted, until
 from tests.harness.waiting import eventually
 

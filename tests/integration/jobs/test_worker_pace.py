@@ -14,7 +14,7 @@ from packhorse.jobs.consumer import Outcome
 from packhorse.jobs.declaring import Declared
 from packhorse.jobs.host import open_jobs
 from packhorse.jobs.job import JobState
-from packhorse.jobs.store.queues import QueueConfiguration, QueuesBusy, QueueType
+from packhorse.jobs.queue import QueueConfiguration, QueuesBusy, QueueType
 from packhorse.jobs.work import worker
 from tests.harness.jobs.hosted import FAST, hosted, registered, until
 from tests.harness.jobs.waits import Waits

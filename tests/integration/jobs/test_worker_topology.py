@@ -8,7 +8,7 @@ from packhorse.jobs.consumer import Consumer, JobContext, Outcome
 from packhorse.jobs.consumers import Consumers, handled_topics_of, live_handled_topics
 from packhorse.jobs.host import LEADER_TASKS, JobsHost
 from packhorse.jobs.job import Job, JobState
-from packhorse.jobs.store.queues import QueueConfiguration, QueueType
+from packhorse.jobs.queue import QueueConfiguration, QueueType
 from packhorse.topology.open import TopologySettings
 from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 from packhorse.topology.properties import CONSUMERS

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from packhorse.jobs.consumer import JobContext, Outcome
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.job import Job
-from packhorse.jobs.store.queues import JobQueue, Layout, QueueConfiguration, QueueType
+from packhorse.jobs.queue import JobQueue, Layout, QueueConfiguration, QueueType
 from packhorse.jobs.work.claiming import (
     Alone,
     ClaimPlanner,

@@ -10,7 +10,8 @@ from psycopg import Connection
 from packhorse.jobs.job import Job, UnknownJob
 from packhorse.jobs.ledger import finding
 from packhorse.jobs.store import adding
-from packhorse.jobs.store.adding import AddResult, NewJob
+from packhorse.jobs.store.adding import AddResult
+from packhorse.jobs.store.given import NewJob
 from packhorse.runtime import audit
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import Problem, documented

@@ -17,7 +17,8 @@ from packhorse.jobs.content_changes.change import (
 )
 from packhorse.jobs.content_changes.watches import ContentWatch
 from packhorse.jobs.event_store import NewEvent, record
-from packhorse.jobs.store.adding import NewJob, add_jobs
+from packhorse.jobs.store.adding import add_jobs
+from packhorse.jobs.store.given import NewJob
 from packhorse.wire.actions import exports
 from packhorse.wire.messages import PackageMessage
 

@@ -24,7 +24,8 @@ from packhorse.jobs.scheduling.errors import InstancesUnknown
 from packhorse.jobs.scheduling.planning import MOST_COUNTED, FiringPlan, plan, replan
 from packhorse.jobs.scheduling.rows import COLUMNS, schedule_of
 from packhorse.jobs.scheduling.store import database_time, lock_schedule
-from packhorse.jobs.store.adding import LEADER, NewJob, add_jobs
+from packhorse.jobs.store.adding import add_jobs
+from packhorse.jobs.store.given import LEADER, NewJob
 from packhorse.topology.leader import Token
 
 _LOCKED = "FOR UPDATE SKIP LOCKED"

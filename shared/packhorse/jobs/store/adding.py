@@ -23,8 +23,6 @@ from packhorse.jobs.names import (
 )
 from packhorse.jobs.store.again import reactivate, requeue
 from packhorse.jobs.store.given import (
-    LEADER,
-    PREFERENCE_S,
     NewJob,
     finished_of,
     forget,
@@ -35,20 +33,6 @@ from packhorse.jobs.store.given import (
 )
 from packhorse.jobs.store.notifications import ADDED, notification
 from packhorse.jobs.store.queues import learn_topics, notify_workers
-
-__all__ = [
-    "LEADER",
-    "PREFERENCE_S",
-    "AddResult",
-    "AddedJob",
-    "InvalidJob",
-    "JobsBusy",
-    "NewJob",
-    "add_job",
-    "add_jobs",
-    "requeue_finished",
-    "require_read_committed",
-]
 
 MIN_PRIORITY, MAX_PRIORITY = -100, 100
 MOST_RETRIES = 1_000_000

@@ -31,18 +31,6 @@ from packhorse.jobs.store.notes import NOTHING_SAID, Notes, note, stored_text
 from packhorse.jobs.store.notifications import CANCELLED, REMOVED, notification
 from packhorse.jobs.store.queues import notify_workers
 
-__all__ = [
-    "Ended",
-    "Ending",
-    "Notes",
-    "end_waiting",
-    "finish",
-    "note",
-    "release",
-    "request_stop",
-    "time_out",
-]
-
 logger = logging.getLogger(__name__)
 
 _HOW = {Outcome.OK: How.OK, Outcome.FAILED: How.FAILED, Outcome.CANCEL: How.CANCEL}

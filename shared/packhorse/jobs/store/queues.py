@@ -28,33 +28,6 @@ from packhorse.jobs.queue import (
     choose_queue,
 )
 
-__all__ = [
-    "MAIN",
-    "MOST_TOPICS",
-    "InvalidQueue",
-    "JobQueue",
-    "Layout",
-    "QueueChanged",
-    "QueueConfiguration",
-    "QueueType",
-    "QueuesBusy",
-    "TooManyTopics",
-    "UnknownQueue",
-    "choose_queue",
-    "declare_queue",
-    "get_queue",
-    "learn_topics",
-    "locks_of",
-    "notify_workers",
-    "put_queue",
-    "read_layout",
-    "read_queues",
-    "remove_queue",
-    "share_layout",
-    "suspend_queue",
-]
-"""What a queue is, beside what is done with it here."""
-
 LAYOUT_LOCK = 0x70686A71
 """Advisory lock: shared by who claims or learns a topic, exclusive to who changes queues."""
 TOPIC_LOCK, _TOPIC_LOCKS = 0x70687470, 4096

@@ -6,8 +6,8 @@ from functools import cache
 from typing import Protocol
 
 from packhorse.jobs.consumers import Consumers, handled_topics_of
+from packhorse.jobs.queue import Layout, QueueConfiguration, QueueType
 from packhorse.jobs.store.claims import Claimed, ClaimRequest
-from packhorse.jobs.store.queues import Layout, QueueConfiguration, QueueType
 from packhorse.jobs.work.running_jobs import Slots
 from packhorse.topology import properties
 from packhorse.topology.discovery import Discovery

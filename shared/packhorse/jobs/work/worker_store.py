@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from psycopg import Connection
 
 from packhorse.jobs.job import JobState
+from packhorse.jobs.queue import Layout
 from packhorse.jobs.store import claims, finishing, leases, queues
 from packhorse.jobs.store.claims import Claim, Claimed, ClaimRequest
 from packhorse.jobs.store.finishing import Ended, Ending
 from packhorse.jobs.store.leases import WorkerRun
-from packhorse.jobs.store.notes import Notes
-from packhorse.jobs.store.queues import Layout
+from packhorse.jobs.store.notes import Notes, note
 from packhorse.jobs.work.attempt import RunningAttempt, StopReason
 from packhorse.jobs.work.claiming import Leads
 from packhorse.jobs.work.running_jobs import End, RunningJobs
@@ -92,7 +92,7 @@ class WorkerStore:
         said = [(one, notes) for one, notes in said if notes.is_something]
         written.noted += said
         if said:
-            lost = finishing.note(connection, [(one.claim, notes) for one, notes in said])
+            lost = note(connection, [(one.claim, notes) for one, notes in said])
             written.lost += [one for one, _ in said if one.claim in lost and not one.completing]
 
     def read_layout(self, connection: Connection) -> Layout:

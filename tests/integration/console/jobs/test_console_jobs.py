@@ -7,10 +7,10 @@ from html import escape, unescape
 import pytest
 
 from packhorse.jobs.ledger import finding
+from packhorse.jobs.queue import QueueConfiguration, QueueType
 from packhorse.jobs.scheduling.definition import JobAction, ScheduleDefinition
 from packhorse.jobs.scheduling.store import create_schedule
 from packhorse.jobs.scheduling.timing import At, Cron
-from packhorse.jobs.store.queues import QueueConfiguration, QueueType
 from tests.harness.console import ConsoleSite, address, row, section
 from tests.harness.jobs.site import JobsSite
 from tests.harness.jobs.stored import bookkeeper, insert_finished, store_many_finished
