@@ -131,7 +131,7 @@ def test_jobs_that_wait_can_be_ended(store: Store) -> None:
     worker = store.worker()
     worker.claim("free")
     with store.transaction() as connection:
-        ended = finishing.end_waiting(connection, [first, second], JobState.DROPPED, "old", "me")
+        ended = finishing.end_waiting(connection, [first, second], JobState.DROPPED, "old")
     assert [(job.number, job.state, job.result_message) for job in ended] == [
         (second, JobState.DROPPED, "old")
     ]

@@ -6,11 +6,10 @@ Functions with a connection are called in a READ COMMITTED transaction as the bo
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 
 from psycopg import Connection
-from psycopg.rows import class_row, dict_row
+from psycopg.rows import dict_row
 
 from packhorse.db.transactions import Connect, writing
 from packhorse.jobs.event_store import record
@@ -27,14 +26,10 @@ from packhorse.jobs.ledger.pages import (
     require_limit,
     write_cursor,
 )
-from packhorse.jobs.store import statistics
 from packhorse.jobs.store.adding import requeue_finished
-from packhorse.jobs.store.ending_rows import finish_waiting
 from packhorse.jobs.store.finishing import end_waiting, request_stop
-from packhorse.jobs.store.given import read_jobs
 from packhorse.jobs.store.notifications import REMOVED, notification
-from packhorse.jobs.store.queues import notify_workers
-from packhorse.jobs.store.rows import FINISHED, FROM_UNFINISHED, job_of
+from packhorse.jobs.store.rows import FINISHED, job_of
 
 _TRIES = 5
 """Between a look at a job and its change the job may go on; it does so a few times in its life."""
@@ -88,17 +83,17 @@ def change_all(connection: Connection, what: JobChange, numbers: Sequence[int]) 
     """Change jobs; return the numbers of those whose state allowed it."""
     numbers = sorted(numbers)  # everybody locks in this order
     if what is JobChange.STOP:
-        ended = {job.number for job in end_waiting(connection, numbers, JobState.STOPPED, _STOPPED)}
-        return ended | set(request_stop(connection, _rest(numbers, ended)))
+        stopped = end_waiting(connection, numbers, JobState.STOPPED, _STOPPED)
+        done = {job.number for job in stopped}
+        return done | set(request_stop(connection, _rest(numbers, done)))
     if what is JobChange.RETRY:
         return {job.number for job in requeue_finished(connection, numbers)}
     # History first: what is ended as DROPPED here must not be forgotten by the next line.
     done = forget_finished(connection, numbers, _REMOVED)
     rest = _rest(numbers, done)
-    done |= {job.number for job in end_waiting(connection, rest, JobState.DROPPED, _REMOVED)}
-    if what is JobChange.ABANDON:
-        done |= abandon(connection, _rest(numbers, done), _REMOVED)
-    return done
+    even_active = what is JobChange.ABANDON
+    ended = end_waiting(connection, rest, JobState.DROPPED, _REMOVED, even_active=even_active)
+    return done | {job.number for job in ended}
 
 
 def _rest(numbers: Sequence[int], done: set[int]) -> list[int]:
@@ -172,57 +167,17 @@ def _jobs(
     return newest(connection, wanted, states, place, size)
 
 
-# All functions are called in a READ COMMITTED transaction as the bookkeeper. They return the
-# numbers of the jobs that were in the state for it, and notify REMOVED.
-@dataclass(frozen=True, slots=True)
-class _Held:
-    number: int
-    topic: str
-    queue: str
-    max_retries: int
-    now: datetime
-
-
 def forget_finished(connection: Connection, numbers: Sequence[int], reason: str) -> set[int]:
-    """Forget jobs of history, and that their ids were used."""
+    """Forget jobs of history, and that their ids were used; return which, and notify REMOVED."""
     with connection.cursor(row_factory=dict_row) as cursor:
         cursor.execute(_LOCK_FINISHED, (list(numbers),))
         jobs = [job_of(row) for row in cursor]
     found = [job.number for job in jobs]
     connection.execute("DELETE FROM jobs.finished WHERE number = ANY(%s)", (found,))
-    return _notify_removed(connection, jobs, reason)
-
-
-def abandon(connection: Connection, numbers: Sequence[int], reason: str) -> set[int]:
-    """End ACTIVE jobs as DROPPED; whoever works on one has lost it, and is notified.
-
-    Waits for a transaction that holds one (`claims.check`).
-    """
-    with connection.cursor(row_factory=class_row(_Held)) as cursor:
-        held = cursor.execute(_LOCK_ACTIVE, (list(numbers),)).fetchall()
-    if not held:
-        return set()
-    moved = [(one.number, one.queue, one.max_retries) for one in held]
-    finish_waiting(connection, moved, JobState.DROPPED, reason)
-    places = [(one.queue, one.topic) for one in held]
-    statistics.add(connection, statistics.of_ended(places, JobState.DROPPED, held[-1].now))
-    notify_workers(connection)
-    return _notify_removed(
-        connection, list(read_jobs(connection, [one.number for one in held]).values()), reason
-    )
-
-
-def _notify_removed(connection: Connection, jobs: Sequence[Job], reason: str) -> set[int]:
     record(connection, [notification(REMOVED, job, "", reason) for job in jobs])
-    return {job.number for job in jobs}
+    return set(found)
 
 
 _LOCK_FINISHED = f"""
 SELECT {FINISHED} FROM jobs.finished j WHERE j.number = ANY(%s) ORDER BY j.number FOR UPDATE
-"""  # noqa: S608
-_LOCK_ACTIVE = f"""
-SELECT j.number, j.topic, t.queue, coalesce(j.max_retries, q.max_retries) AS max_retries,
-    clock_timestamp() AS now
-FROM {FROM_UNFINISHED} WHERE j.number = ANY(%s) AND j.state = 'ACTIVE'
-ORDER BY j.number FOR UPDATE OF j
 """  # noqa: S608

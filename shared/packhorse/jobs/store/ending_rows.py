@@ -112,7 +112,7 @@ def finish_waiting(
     state: JobState,
     reason: str,
 ) -> None:
-    """Move jobs that are QUEUED, and locked, into history: numbers, queues and max_retries."""
+    """Move jobs that are locked into history: numbers, queues and max_retries."""
     connection.execute(
         _FINISH,
         {

@@ -134,13 +134,16 @@ def end_waiting(
     numbers: Sequence[int],
     state: JobState,
     reason: str,
-    application: str = "",
+    *,
+    even_active: bool = False,
 ) -> list[Job]:
     """End jobs that are QUEUED, as STOPPED or DROPPED; return those that were, as they are now.
 
-    Notifies CANCELLED, or REMOVED where DROPPED, from `application`.
+    With `even_active` also those that are ACTIVE: it waits for a transaction that holds one
+    (`claims.check`), and whoever works on it has lost it, and is notified. Notifies CANCELLED, or
+    REMOVED where DROPPED.
     """
-    found = _lock_waiting(connection, numbers)
+    found = _lock_unfinished(connection, numbers, even_active)
     if not found:
         return []
     ended = [row["number"] for row in found]
@@ -150,19 +153,23 @@ def end_waiting(
     statistics.add(connection, statistics.of_ended(places, state, found[-1]["now"]))
     jobs = read_jobs(connection, ended)
     kind = REMOVED if state is JobState.DROPPED else CANCELLED
-    record(connection, [notification(kind, job, application, reason) for job in jobs.values()])
+    record(connection, [notification(kind, job, "", reason) for job in jobs.values()])
+    if even_active:
+        notify_workers(connection)
     return [jobs[number] for number in ended]
 
 
-def _lock_waiting(connection: Connection, numbers: Sequence[int]) -> list[dict[str, Any]]:
+def _lock_unfinished(
+    connection: Connection, numbers: Sequence[int], even_active: bool
+) -> list[dict[str, Any]]:
     with connection.cursor(row_factory=dict_row) as cursor:
         cursor.execute(
             "SELECT j.number, j.topic, t.queue, clock_timestamp() AS now, "
             "coalesce(j.max_retries, q.max_retries) AS most FROM jobs.job j "
             "JOIN jobs.topic t ON t.topic = j.topic JOIN jobs.queue q ON q.name = t.queue "
-            "WHERE j.number = ANY(%s) "
-            "AND j.state = 'QUEUED' ORDER BY j.number FOR UPDATE OF j",
-            (list(numbers),),
+            "WHERE j.number = ANY(%s) AND (j.state = 'QUEUED' OR %s) "
+            "ORDER BY j.number FOR UPDATE OF j",
+            (list(numbers), even_active),
         )
         return cursor.fetchall()
 
