@@ -15,8 +15,6 @@ from packhorse.topology.discovery import Discovery
 from packhorse.topology.properties import CONSUMERS, LARGEST_VALUE
 from packhorse.topology.view import TopologyView
 
-_EXCEPT = "!"
-
 
 class TooManyConsumers(Permanent):
     """The patterns do not fit into the one property with which they are announced."""
@@ -24,31 +22,23 @@ class TooManyConsumers(Permanent):
 
 @dataclass(frozen=True, slots=True)
 class HandledTopics:
-    """The topics whose jobs an instance does: some pattern, and none of the exceptions."""
+    """The topics whose jobs an instance does."""
 
     patterns: tuple[str, ...] = ()
-    exceptions: tuple[str, ...] = ()
 
     def covers(self, topic: str) -> bool:
         """Return whether the instance does jobs of a topic."""
-        return any(matches(one, topic) for one in self.patterns) and not any(
-            matches(one, topic) for one in self.exceptions
-        )
+        return any(matches(one, topic) for one in self.patterns)
 
     def announcement(self) -> str:
         """Return it as the property `packhorse.consumers` has it; empty for nothing."""
-        if not self.patterns:
-            return ""
-        return ",".join((*self.patterns, *(_EXCEPT + one for one in self.exceptions)))
+        return ",".join(self.patterns)
 
 
 def handled_topics_of(announcement: str) -> HandledTopics:
     """Return what another instance announces. What is no pattern is left out (R30)."""
     reported = [word.strip() for word in announcement.split(",")]
-    return HandledTopics(
-        tuple(word for word in reported if _is_pattern(word)),
-        tuple(word[1:] for word in reported if word[:1] == _EXCEPT and _is_pattern(word[1:])),
-    )
+    return HandledTopics(tuple(word for word in reported if _is_pattern(word)))
 
 
 def live_handled_topics(discovery: Discovery) -> Mapping[str, HandledTopics] | None:
@@ -78,15 +68,9 @@ class _Registration:
 
 
 class Consumers:
-    """A registry that may change while jobs run; safe for threads.
+    """A registry that may change while jobs run; safe for threads."""
 
-    Only topics that an `allowed` pattern covers, and no `denied` one, are done here.
-    """
-
-    def __init__(self, *, allowed: Sequence[str] = ("**",), denied: Sequence[str] = ()) -> None:
-        """Take which topics may be done here at all. Raises `InvalidName`."""
-        self._allowed = tuple(require_pattern(one) for one in allowed)
-        self._denied = tuple(sorted({require_pattern(one) for one in denied}))
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._registered: tuple[_Registration, ...] = ()
         self._count = 0
@@ -104,7 +88,7 @@ class Consumers:
         with self._lock:
             added = _Registration(pattern, ranking, self._count, consumer, call)
             registered = sorted((*self._registered, added), key=_Registration.order)
-            if len(self._handled_topics(registered).announcement()) > LARGEST_VALUE:
+            if len(_handled_topics(registered).announcement()) > LARGEST_VALUE:
                 raise TooManyConsumers(
                     f"with {pattern} the patterns of consumers have more than {LARGEST_VALUE} "
                     "bytes; register fewer, wider ones"
@@ -128,43 +112,25 @@ class Consumers:
 
     def find(self, topic: str) -> ContextConsumer | None:
         """Return who does the jobs of a topic here, called with both; None when nobody does."""
-        if not self._may(topic):
-            return None
         found = (one.call for one in self._registered if matches(one.pattern, topic))
         return next(found, None)
 
     def handled_topics(self) -> HandledTopics:
-        """Return the topics that are done here, each pattern as narrow as it is allowed."""
-        return self._handled_topics(self._registered)
+        """Return the topics that are done here."""
+        return _handled_topics(self._registered)
 
     def on_change(self, act: Callable[[], None]) -> None:
         """Call `act` after each change, in the thread that made it."""
         with self._lock:
             self._listeners = (*self._listeners, act)
 
-    def _may(self, topic: str) -> bool:
-        return HandledTopics(self._allowed, self._denied).covers(topic)
-
-    def _handled_topics(self, registered: Sequence[_Registration]) -> HandledTopics:
-        narrowed = {
-            both
-            for one in registered
-            for allowed in self._allowed
-            if (both := _common(one.pattern, allowed)) is not None
-        }
-        return HandledTopics(tuple(sorted(narrowed)), self._denied)
-
     def _report(self) -> None:
         for act in self._listeners:
             act()
 
 
-def _common(one: str, other: str) -> str | None:
-    """Return the pattern of what both cover: always one of the two, or nothing."""
-    close, wide = sorted((one, other), key=closeness)
-    sample = close.removesuffix("**").removesuffix("*")
-    sample += "x" if sample.endswith("/") else ""
-    return close if close == wide or matches(wide, sample) else None
+def _handled_topics(registered: Sequence[_Registration]) -> HandledTopics:
+    return HandledTopics(tuple(sorted({one.pattern for one in registered})))
 
 
 def _is_pattern(word: str) -> bool:

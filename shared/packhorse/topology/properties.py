@@ -33,7 +33,7 @@ LEADER_PREFIX = "packhorse.leader-prefix"
 DEFAULT_PREFIX = "1"
 """Of an instance that announces none."""
 CONSUMERS = "packhorse.consumers"
-"""The topics whose jobs the instance does: patterns with commas between, `!` before what not."""
+"""The topics whose jobs the instance does: patterns with commas between."""
 
 LONGEST_NAME = 200
 LARGEST_VALUE = 4 * 1024

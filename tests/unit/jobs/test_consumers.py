@@ -112,50 +112,25 @@ def test_of_equal_patterns_the_higher_ranking_wins_then_the_first() -> None:
     assert consumers.find("a") is first
 
 
-def test_only_allowed_topics_are_done_and_announced() -> None:
-    consumers = Consumers(allowed=["a/**", "mail"], denied=["a/secret/**"])
-    consumers.add("**", named("all"))
-    assert consumers.find("a/b") is not None
-    assert consumers.find("mail") is not None
-    assert consumers.find("b") is None
-    assert consumers.find("a/secret/x") is None
-    assert consumers.handled_topics().announcement() == "a/**,mail,!a/secret/**"
-
-
-def test_nobody_who_does_nothing_announces_an_exception() -> None:
-    assert Consumers(denied=["a"]).handled_topics().announcement() == ""
-
-
-@given(
-    st.lists(PATTERNS, max_size=4), st.lists(PATTERNS, max_size=3), st.lists(PATTERNS, max_size=2)
-)
-def test_what_is_announced_is_what_is_done(
-    patterns: list[str], allowed: list[str], denied: list[str]
-) -> None:
-    consumers = Consumers(allowed=allowed, denied=denied)
+@given(st.lists(PATTERNS, max_size=4))
+def test_what_is_announced_is_what_is_done(patterns: list[str]) -> None:
+    consumers = Consumers()
     for pattern in patterns:
         consumers.add(pattern, named(pattern))
     announced = handled_topics_of(consumers.handled_topics().announcement())
     for topic in TOPICS:
         assert announced.covers(topic) == (consumers.find(topic) is not None), topic
-        wanted = (
-            any(matches(one, topic) for one in patterns)
-            and any(matches(one, topic) for one in allowed)
-            and not any(matches(one, topic) for one in denied)
-        )
-        assert announced.covers(topic) == wanted, topic
+        assert announced.covers(topic) == any(matches(one, topic) for one in patterns), topic
 
 
 @pytest.mark.parametrize("bad", ["", "a//b", "/a", "a/**/b", "*", "ä", "a b", "a" * 256])
 def test_what_is_no_pattern_is_refused(bad: str) -> None:
     with pytest.raises(InvalidName):
         Consumers().add(bad, named("x"))
-    with pytest.raises(InvalidName):
-        Consumers(denied=[bad])
 
 
 def test_what_a_stranger_announces_is_read_with_care() -> None:
-    assert handled_topics_of(" a/* ,,b c,!x/**,!!y,\x00,*") == HandledTopics(("a/*",), ("x/**",))
+    assert handled_topics_of(" a/* ,,b c,!x/**,!!y,\x00,*") == HandledTopics(("a/*",))
     assert handled_topics_of("") == HandledTopics()
 
 
