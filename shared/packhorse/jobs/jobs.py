@@ -62,7 +62,7 @@ class Jobs:
             topic=topic,
             properties=properties or {},
             id=id,
-            traceparent=_present_trace(),
+            traceparent=tracing.traceparent() or None,
             **options,
         )
         return self.add_jobs([job], connection=connection)[0]
@@ -132,33 +132,16 @@ class Jobs:
         """
         return self._change(JobChange.ABANDON if even_active else JobChange.REMOVE, number)
 
-    def bulk_stop(
-        self, wanted: JobFilter, *, limit: int = 10_000, after: str | None = None
+    def bulk(
+        self, what: JobChange, wanted: JobFilter, *, limit: int = 10_000, after: str | None = None
     ) -> BulkResult:
-        """Stop the unfinished jobs that a filter means, in batches of a transaction each."""
-        return change_bulk(self._connect, JobChange.STOP, wanted, limit=limit, after=after)
-
-    def bulk_retry(
-        self, wanted: JobFilter, *, limit: int = 10_000, after: str | None = None
-    ) -> BulkResult:
-        """Retry the jobs of history that a filter means, the newest first."""
-        return change_bulk(self._connect, JobChange.RETRY, wanted, limit=limit, after=after)
-
-    def bulk_remove(
-        self, wanted: JobFilter, *, limit: int = 10_000, after: str | None = None
-    ) -> BulkResult:
-        """Remove the jobs that a filter means and that are not ACTIVE: first those of history."""
-        return change_bulk(self._connect, JobChange.REMOVE, wanted, limit=limit, after=after)
+        """Change the jobs that a filter means and whose state allows it, in batches."""
+        return change_bulk(self._connect, what, wanted, limit=limit, after=after)
 
     def statistics(self) -> Statistics:
         """Return what was done and what waits, of each queue, of each topic, and of all."""
         with reading(self._connect) as connection:
             return figures.read_statistics(connection)
-
-    def reset_statistics(self, queue: str | None = None) -> None:
-        """Count what is done anew, of a queue or of all; what waits is never forgotten."""
-        with writing(self._connect) as connection:
-            figures.reset_statistics(connection, queue)
 
     def unconsumed(self, live: LiveConsumers) -> tuple[Unconsumed, ...]:
         """Return the topics whose jobs wait because nobody who may do them does, by topic.
@@ -210,9 +193,3 @@ class Jobs:
     def _change(self, what: JobChange, number: int) -> Job:
         with writing(self._connect) as connection:
             return changing.change(connection, what, number)
-
-
-def _present_trace() -> str | None:
-    if not tracing.trace_id():
-        return None
-    return tracing.inject()[tracing.TRACEPARENT].decode()

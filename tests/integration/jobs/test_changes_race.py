@@ -53,10 +53,10 @@ def test_every_job_is_in_one_place_whoever_changes_it(database_url: str) -> None
                 else:
                     lost.append(ending)
 
-    def repeat(action: Callable[[JobFilter], object]) -> Callable[[], None]:
-        return lambda: [action(EVERYTHING) for _ in range(_ROUNDS)] and None
+    def repeat(what: JobChange) -> Callable[[], None]:
+        return lambda: [jobs.bulk(what, EVERYTHING) for _ in range(_ROUNDS)] and None
 
-    raised = in_parallel(work, work, repeat(jobs.bulk_stop), repeat(jobs.bulk_retry))
+    raised = in_parallel(work, work, repeat(JobChange.STOP), repeat(JobChange.RETRY))
     assert (raised, lost) == ([], []), "stopping takes no attempt from its worker"
     with bookkeeper(database_url) as connection:
         places = connection.execute(
@@ -72,14 +72,17 @@ def test_every_job_is_in_one_place_whoever_changes_it(database_url: str) -> None
 def test_who_removes_and_who_prunes_do_not_wait_for_each_other(database_url: str) -> None:
     jobs, worker = jobs_of(database_url), HandyWorker(database_url)
     jobs.add_jobs([NewJob("a") for _ in range(_JOBS)])
-    jobs.bulk_stop(EVERYTHING)
+    jobs.bulk(JobChange.STOP, EVERYTHING)
 
     def prune() -> None:
         for _ in range(_ROUNDS):
             pruning.prune(lambda: psycopg.connect(database_url), HistoryRule(max_count=0), batch=10)
 
     raised = in_parallel(
-        prune, prune, lambda: jobs.bulk_remove(EVERYTHING), lambda: jobs.bulk_retry(EVERYTHING)
+        prune,
+        prune,
+        lambda: jobs.bulk(JobChange.REMOVE, EVERYTHING),
+        lambda: jobs.bulk(JobChange.RETRY, EVERYTHING),
     )
     assert raised == []
     left = jobs.count(EVERYTHING)

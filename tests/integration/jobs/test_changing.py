@@ -11,7 +11,7 @@ from packhorse.jobs.consumer import Outcome
 from packhorse.jobs.filters import JobFilter, StateGroup
 from packhorse.jobs.job import Job, JobState, UnknownJob, WrongState
 from packhorse.jobs.ledger import changing, finding
-from packhorse.jobs.ledger.changing import BulkResult
+from packhorse.jobs.ledger.changing import BulkResult, JobChange
 from packhorse.jobs.ledger.pages import InvalidPage
 from packhorse.jobs.store.adding import AddResult
 from tests.harness.jobs.handy import HandyWorker
@@ -162,10 +162,10 @@ def test_all_that_a_filter_means_is_stopped(database_url: str) -> None:
     numbers = many(database_url, 12)
     worker.claim(2)
     chosen = JobFilter(topic="t/0", templates=[{">=n": 4}])
-    assert jobs.bulk_stop(chosen) == BulkResult(changed=4, passed_over=0, after=None)
+    assert jobs.bulk(JobChange.STOP, chosen) == BulkResult(changed=4, passed_over=0, after=None)
     ended = jobs.find(JobFilter(group=StateGroup.STOPPED)).jobs
     assert {job.number for job in ended} == {numbers[n] for n in (4, 6, 8, 10)}
-    assert jobs.bulk_stop(JobFilter()).changed == 8
+    assert jobs.bulk(JobChange.STOP, JobFilter()).changed == 8
     active = jobs.find(JobFilter(group=StateGroup.ACTIVE)).jobs
     assert [job.stop_requested for job in active] == [True, True]
 
@@ -177,10 +177,11 @@ def test_a_bulk_change_goes_on_where_it_ended(
     jobs = jobs_of(database_url)
     many(database_url, 10)
     for limit in (1, 3, 10, 100):
-        for bulk, left in ((jobs.bulk_stop, 0), (jobs.bulk_retry, 10)):
-            results = [bulk(JobFilter(topic="t/*"), limit=limit)]
+        for what, left in ((JobChange.STOP, 0), (JobChange.RETRY, 10)):
+            results = [jobs.bulk(what, JobFilter(topic="t/*"), limit=limit)]
             while (after := results[-1].after) is not None:
-                results.append(bulk(JobFilter(topic="t/*"), limit=limit, after=after))
+                more = jobs.bulk(what, JobFilter(topic="t/*"), limit=limit, after=after)
+                results.append(more)
             assert sum(result.changed for result in results) == 10
             assert all(result.changed <= limit for result in results)
             assert jobs.count(JobFilter(group=StateGroup.QUEUED)) == left
@@ -191,8 +192,8 @@ def test_removing_all_keeps_what_it_drops_in_history(database_url: str) -> None:
     waiting = many(database_url, 3)
     old = [store_finished(database_url, NOON + timedelta(hours=n)) for n in range(3)]
     worker.claim(1)
-    assert jobs.bulk_remove(JobFilter(), limit=2) == BulkResult(2, 0, jobs_after(old[1]))
-    result = jobs.bulk_remove(JobFilter(), after=jobs_after(old[1]))
+    assert jobs.bulk(JobChange.REMOVE, JobFilter(), limit=2) == BulkResult(2, 0, jobs_after(old[1]))
+    result = jobs.bulk(JobChange.REMOVE, JobFilter(), after=jobs_after(old[1]))
     assert (result.changed, result.after) == (3, None)
     left = {job.number: job.state for job in jobs.find().jobs}
     assert left == {
@@ -208,4 +209,4 @@ def jobs_after(number: int) -> str:
 
 def test_a_bulk_change_is_bounded(database_url: str) -> None:
     with pytest.raises(InvalidPage, match="1 to 100000"):
-        jobs_of(database_url).bulk_stop(JobFilter(), limit=1_000_000)
+        jobs_of(database_url).bulk(JobChange.STOP, JobFilter(), limit=1_000_000)

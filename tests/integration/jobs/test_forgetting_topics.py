@@ -13,6 +13,7 @@ from packhorse.jobs.content_changes.watches import ContentWatch, add_watch
 from packhorse.jobs.filters import JobFilter
 from packhorse.jobs.job import JobState
 from packhorse.jobs.ledger import topics
+from packhorse.jobs.ledger.changing import JobChange
 from packhorse.jobs.ledger.figures import JobFigures
 from packhorse.jobs.ledger.topics import forget_topics
 from packhorse.jobs.queue import QueueConfiguration, TooManyTopics
@@ -67,7 +68,7 @@ def test_what_is_used_stays(database_url: str) -> None:
     learn(database_url, "named", "wide/1", "nothing")
     assert forget(database_url, "named", "wide/**", "**") == 2
     assert known(database_url) == ["active", "finished", "for/another", "later", "named", "waits"]
-    jobs.bulk_remove(JobFilter(topic="finished"))
+    jobs.bulk(JobChange.REMOVE, JobFilter(topic="finished"))
     assert forget(database_url, "named") == 1
     assert "finished" not in known(database_url)
 
@@ -86,7 +87,7 @@ def test_what_was_done_stays_in_the_figures_of_the_queue(database_url: str) -> N
     for topic, outcome in (("b/1", Outcome.OK), ("b/2", Outcome.OK), ("b/2", Outcome.CANCEL)):
         jobs.add_job(topic)
         do_brief(database_url, outcome)
-    jobs.bulk_remove(JobFilter())
+    jobs.bulk(JobChange.REMOVE, JobFilter())
     before = jobs.statistics()
     assert forget(database_url, idle_s=86_400) == 0, "they were used today"
     assert forget(database_url) == 2
@@ -111,7 +112,7 @@ def test_who_uses_many_topics_is_not_refused_for_ever(
         worker.do()
     with pytest.raises(TooManyTopics, match="forgotten every hour"):
         jobs.add_job("thing/3")
-    jobs.bulk_remove(JobFilter())
+    jobs.bulk(JobChange.REMOVE, JobFilter())
     assert forget(database_url) == 3
     assert jobs.add_job("thing/3").job.queue == "main"
 

@@ -115,12 +115,7 @@ async def _bulk(request: Request, what: JobChange, body: BulkRequest) -> BulkDoc
         return BulkDocument(matching=count, changed=0, passed_over=0, next=None)
     audit.note(request, state=body.state, topic=body.topic, limit=body.limit)
     await of(request).ask(lambda _: None)  # said first: each batch is a transaction of its own
-    bulk = {
-        JobChange.STOP: jobs.bulk_stop,
-        JobChange.RETRY: jobs.bulk_retry,
-        JobChange.REMOVE: jobs.bulk_remove,
-    }[what]
-    done = await asyncio.to_thread(bulk, wanted, limit=body.limit, after=body.after)
+    done = await asyncio.to_thread(jobs.bulk, what, wanted, limit=body.limit, after=body.after)
     audit.note(request, changed=done.changed)
     return BulkDocument(
         matching=None, changed=done.changed, passed_over=done.passed_over, next=done.after

@@ -12,8 +12,6 @@ from datetime import datetime
 from psycopg import Connection
 from psycopg.rows import dict_row
 
-from packhorse.jobs.store.queues import get_queue
-
 MOST_COUNTED = 10_000
 """Jobs of one topic that are counted while they wait."""
 
@@ -104,15 +102,6 @@ def read_statistics(connection: Connection, most: int = MOST_COUNTED) -> Statist
         {name: _sum(queues[name]) for name in sorted(queues)},
         {topic: _sum(topics[topic]) for topic in sorted(topics)},
     )
-
-
-def reset_statistics(connection: Connection, queue: str | None = None) -> None:
-    """Forget what was done, in a queue or in all. Raises `UnknownQueue`."""
-    if queue is None:
-        connection.execute("DELETE FROM jobs.statistics")
-    else:
-        get_queue(connection, queue)
-        connection.execute("DELETE FROM jobs.statistics WHERE queue = %s", (queue,))
 
 
 def _waiting(connection: Connection, most: int) -> list[Part]:
