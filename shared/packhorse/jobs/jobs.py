@@ -13,8 +13,7 @@ from packhorse.jobs.ledger import changing, figures, finding, waiting
 from packhorse.jobs.ledger.changing import BulkResult, JobChange, change_bulk
 from packhorse.jobs.ledger.figures import Statistics
 from packhorse.jobs.ledger.pages import JobPage
-from packhorse.jobs.ledger.waiting import Unconsumed
-from packhorse.jobs.live_consumers import LiveConsumers
+from packhorse.jobs.ledger.waiting import LiveConsumers, Unconsumed
 from packhorse.jobs.queue import JobQueue, QueueConfiguration
 from packhorse.jobs.store import adding, queues
 from packhorse.jobs.store.adding import AddedJob

@@ -19,7 +19,8 @@ class HandyWorker:
     def renew(self) -> list[leases.HeldAttempt]:
         """Keep the lease; return what it holds."""
         with bookkeeper(self._url) as connection:
-            return leases.renew(connection, self.run)
+            leases.renew(connection, self.run)
+            return leases.holdings(connection, self.run)
 
     def claim(self, places: int = 1, queue: str = MAIN) -> list[Claimed]:
         """Claim jobs of all topics of a queue."""

@@ -13,6 +13,7 @@ from packhorse.jobs.queue import QueueConfiguration, QueueType
 from packhorse.jobs.store import claims, finishing, leases, rescue
 from packhorse.jobs.store.adding import AddedJob, add_job
 from packhorse.jobs.store.claims import Claimed, ClaimRequest
+from packhorse.jobs.store.endings import EndDecision
 from packhorse.jobs.store.finishing import Ended, Ending
 from packhorse.jobs.store.given import NewJob, read_jobs
 from packhorse.jobs.store.queues import declare_queue, read_layout
@@ -55,7 +56,7 @@ class Store:
         with self.transaction() as connection:
             return read_jobs(connection, [number])[number]
 
-    def rescue(self) -> list[rescue.Rescued]:
+    def rescue(self) -> list[EndDecision]:
         """Rescue once."""
         with self.transaction() as connection:
             return rescue.rescue(connection)
@@ -86,7 +87,8 @@ class Hand:
     def renew(self) -> list[leases.HeldAttempt]:
         """Keep the lease; return what it holds."""
         with self._store.transaction() as connection:
-            return leases.renew(connection, self.run)
+            leases.renew(connection, self.run)
+            return leases.holdings(connection, self.run)
 
     def lose_lease(self) -> None:
         """Let it be over."""

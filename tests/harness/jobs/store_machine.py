@@ -89,7 +89,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(worker=st.sampled_from(WORKERS))
     def renew(self, worker: str) -> None:
-        held = self.do(leases.renew, self.runs[worker])
+        self.do(leases.renew, self.runs[worker])
+        held = self.do(leases.holdings, self.runs[worker])
         self.model.live.add(worker)
         assert {one.number for one in held} == self.model.held_by(worker)
         assert all(one.stop_requested is self.model.jobs[one.number].stop for one in held)
@@ -135,7 +136,7 @@ class StoreMachine(RuleBasedStateMachine):
     def rescue(self) -> None:
         wanted = self.model.rescue()
         rescued = self.do(rescue.rescue)
-        assert sorted(one.number for one in rescued) == sorted(wanted)
+        assert sorted(one.held.number for one in rescued) == sorted(wanted)
 
     @precondition(lambda self: self.model.jobs)
     @rule(data=st.data())

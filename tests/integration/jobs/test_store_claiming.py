@@ -207,7 +207,7 @@ def test_a_held_attempt_is_nobody_elses_until_the_transaction_ends(store: Store)
         worker.lose_lease()
         assert store.rescue() == []
         assert worker.end(claimed, wait=False).state is JobState.ACTIVE
-    assert [one.number for one in store.rescue()] == [claimed.job.number]
+    assert [one.held.number for one in store.rescue()] == [claimed.job.number]
     with pytest.raises(JobLost), store.transaction() as connection:
         check(connection, claimed.claim)
 

@@ -46,7 +46,7 @@ def test_a_paused_worker_cannot_end_what_another_took_over(store: Store) -> None
     [old] = paused.claim("free")
     paused.lose_lease()
     [rescued] = store.rescue()
-    assert (rescued.instance, rescued.state) == ("i1", JobState.QUEUED)
+    assert (rescued.held.instance, rescued.state) == ("i1", JobState.QUEUED)
     [new] = other.claim("free")
     assert (new.job.retry, new.job.attempts) == (True, 2)
     assert [one.outcome for one in new.job.past_attempts] == ["LOST"]

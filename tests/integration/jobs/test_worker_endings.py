@@ -82,7 +82,7 @@ def test_a_completion_that_stands_still_past_its_lease_keeps_nobody_from_the_job
 
     def taken() -> list[int]:
         with bookkeeper(database_url) as connection:
-            return [one.number for one in rescue(connection)]
+            return [one.held.number for one in rescue(connection)]
 
     def stand_still(*given: Any) -> Any:
         ended = finish(*given)

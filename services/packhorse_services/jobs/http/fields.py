@@ -142,8 +142,3 @@ def require_may_define(
     require_may_give(caller, wanted.action.topic)
     if before is not None:
         require_may_give(caller, before.action.topic)
-
-
-def require_may_fire(caller: Principal, schedule: Schedule) -> None:
-    """Raise `Problem` 403 where firing gives a job that the caller may not give."""
-    require_may_give(caller, schedule.definition.action.topic)

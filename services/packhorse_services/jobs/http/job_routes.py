@@ -103,16 +103,16 @@ def _add(
     connection: Connection, application: str, job: NewJob, key: RequestKey | None
 ) -> adding.AddedJob:
     if key is not None and (seen := request_keys.take(connection, key)) is not None:
-        return adding.AddedJob(_seen(connection, seen.number), AddResult.EXISTING)
+        return adding.AddedJob(_seen(connection, seen), AddResult.EXISTING)
     added = adding.add_job(connection, application, job)
     if key is not None:
         request_keys.note(connection, key, added.job.number)
     return added
 
 
-def _seen(connection: Connection, number: int | None) -> Job:
+def _seen(connection: Connection, number: int) -> Job:
     try:
-        return finding.get(connection, number or 0)
+        return finding.get(connection, number)
     except UnknownJob:
         why = f"this request has added job {number}, which is over and no longer kept"
         raise Problem(410, detail=why) from None

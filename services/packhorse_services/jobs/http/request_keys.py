@@ -30,13 +30,6 @@ class RequestKey:
     fingerprint: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class SeenRequest:
-    """The request was there before; `number` names what it has led to (`note`)."""
-
-    number: int | None
-
-
 def request_key(
     caller: str, key: str | None, what: str, body: BaseModel | None = None
 ) -> RequestKey | None:
@@ -47,8 +40,11 @@ def request_key(
     return RequestKey(caller, key, hashlib.sha256(requested).digest())
 
 
-def take(connection: Connection, key: RequestKey) -> SeenRequest | None:
-    """Note a key; None when it is new, else what it has led to. Raises `RequestKeyReused`."""
+def take(connection: Connection, key: RequestKey) -> int | None:
+    """Note a key; None when it is new, else what it has led to (`note`), or 0.
+
+    Raises `RequestKeyReused`.
+    """
     new = connection.execute(
         """
         INSERT INTO jobs.request_key (caller, key, fingerprint) VALUES (%s, %s, %s)
@@ -64,7 +60,7 @@ def take(connection: Connection, key: RequestKey) -> SeenRequest | None:
     ).fetchone()
     if row is None or row[0] != key.fingerprint:
         raise RequestKeyReused("this Idempotency-Key belongs to another request; use a new one")
-    return SeenRequest(row[1])
+    return row[1] or 0
 
 
 def note(connection: Connection, key: RequestKey, number: int) -> None:

@@ -24,7 +24,7 @@ from packhorse_services.jobs.http.fields import (
     Reader,
     ScheduleName,
     require_may_define,
-    require_may_fire,
+    require_may_give,
 )
 from packhorse_services.jobs.http.parts import of
 from packhorse_services.jobs.http.schedule_schemas import (
@@ -192,9 +192,9 @@ async def fire_schedule(
 
     def fire(connection: Connection) -> FireTimeDocument:
         if key is not None and (seen := request_keys.take(connection, key)) is not None:
-            return _seen(connection, name, _moment(seen.number or 0))
+            return _seen(connection, name, _moment(seen))
         present = store.get_schedule(connection, name)
-        require_may_fire(caller, present)
+        require_may_give(caller, present.definition.action.topic)
         version = meant_version(_version_of(present), if_match)
         firer = Firer(parts.discovery.instance_id, live_handled_topics(parts.discovery))
         fired = fire_now(connection, name, firer, version=version)

@@ -1,13 +1,16 @@
 """Topics whose jobs wait because no live instance, or not the one that may, has a consumer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from psycopg import Connection
 
-from packhorse.jobs.live_consumers import LiveConsumers, is_consumed
+from packhorse.jobs.consumers import HandledTopics
 from packhorse.jobs.store.given import LEADER
+
+LiveConsumers = Mapping[str, HandledTopics]
+"""What each instance of the own cluster does, by its id."""
 
 _NAMED = """
 WITH RECURSIVE named (topic, only_on) AS (
@@ -69,7 +72,7 @@ def unconsumed(connection: Connection, live: LiveConsumers) -> tuple[Unconsumed,
     transaction as the bookkeeper; costs a look at an index a topic, and one a pair.
     """
     rows = connection.execute("SELECT topic, queue FROM jobs.topic ORDER BY topic").fetchall()
-    nobody = [(topic, queue) for topic, queue in rows if not is_consumed(topic, None, live)]
+    nobody = [(topic, queue) for topic, queue in rows if not _is_consumed(topic, None, live)]
     found = [*_of_topics(connection, nobody), *_of_allowed_workers(connection, live)]
     return tuple(sorted(found, key=lambda one: (one.topic, one.only_on)))
 
@@ -104,7 +107,7 @@ def _of_allowed_workers(connection: Connection, live: LiveConsumers) -> list[Unc
     missed = [
         (topic, only_on)
         for topic, only_on in named_with_topics(connection, MOST_NAMED)
-        if is_consumed(topic, None, live) and not is_consumed(topic, only_on, live)
+        if _is_consumed(topic, None, live) and not _is_consumed(topic, only_on, live)
     ]
     found = connection.execute(
         """
@@ -122,3 +125,13 @@ def _of_allowed_workers(connection: Connection, live: LiveConsumers) -> list[Unc
         ([topic for topic, _ in missed], [only_on for _, only_on in missed], MOST_COUNTED),
     )
     return [Unconsumed(*row) for row in found]
+
+
+def _is_consumed(topic: str, only_on: str | None, live: LiveConsumers) -> bool:
+    """Return whether somebody does jobs of a topic; with `only_on`, whether that one does.
+
+    Whoever does them is `LEADER` as well, if no other one is.
+    """
+    if only_on and only_on != LEADER:
+        return only_on in live and live[only_on].covers(topic)
+    return any(handled_topics.covers(topic) for handled_topics in live.values())

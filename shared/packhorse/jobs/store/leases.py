@@ -51,11 +51,10 @@ def act_with(connection: Connection, runtime_id: str) -> None:
     tie_transaction(connection, runtime_id)
 
 
-def renew(connection: Connection, run: WorkerRun, lease_s: float = LEASE_S) -> list[HeldAttempt]:
-    """Take or renew the lease; return all attempts that the run still has.
+def renew(connection: Connection, run: WorkerRun, lease_s: float = LEASE_S) -> None:
+    """Take or renew the lease.
 
-    An attempt that is not among them is lost. A run whose lease was over may go on: what others
-    have taken over meanwhile has another epoch.
+    A run whose lease was over may go on: what others have taken over meanwhile has another epoch.
     """
     connection.execute(
         """
@@ -65,11 +64,10 @@ def renew(connection: Connection, run: WorkerRun, lease_s: float = LEASE_S) -> l
         """,
         (run.runtime_id, run.instance, lease_s),
     )
-    return holdings(connection, run)
 
 
 def holdings(connection: Connection, run: WorkerRun) -> list[HeldAttempt]:
-    """Return all attempts that the run has."""
+    """Return all attempts that the run still has; one that is not among them is lost."""
     rows = connection.execute(
         "SELECT number, epoch, stop_requested FROM jobs.job "
         "WHERE state = 'ACTIVE' AND runtime_id = %s",

@@ -4,30 +4,16 @@ Called by every worker every few seconds, in a READ COMMITTED transaction of its
 bookkeeper: it writes statistics of other instances, which wait for nobody who waits for them.
 """
 
-from dataclasses import dataclass
-
 from psycopg import Connection
 
 from packhorse.db.run_sessions import end_sessions
-from packhorse.jobs.job import JobState
 from packhorse.jobs.store import statistics
 from packhorse.jobs.store.ending_rows import lock_lost
+from packhorse.jobs.store.endings import EndDecision
 from packhorse.jobs.store.finishing import end_lost
 
 
-@dataclass(frozen=True, slots=True)
-class Rescued:
-    """A job that was taken from a worker."""
-
-    number: int
-    topic: str
-    instance: str
-    """Where it was."""
-    state: JobState
-    """QUEUED; or GIVEN_UP (logged as a warning) or STOPPED."""
-
-
-def rescue(connection: Connection, limit: int = 100) -> list[Rescued]:
+def rescue(connection: Connection, limit: int = 100) -> list[EndDecision]:
     """Take a batch of jobs from workers without a lease; call again while it is full.
 
     Ends the sessions of these workers, which may be paused, and hold what they would claim or end.
@@ -40,11 +26,7 @@ def rescue(connection: Connection, limit: int = 100) -> list[Rescued]:
     ).fetchall()
     if over:
         end_sessions(connection, [runtime_id for (runtime_id,) in over])
-    held = lock_lost(connection, limit)
-    return [
-        Rescued(one.held.number, one.held.topic, one.held.instance, one.state)
-        for one in end_lost(connection, held)
-    ]
+    return end_lost(connection, lock_lost(connection, limit))
 
 
 def forget_workers(connection: Connection, after_s: float = 3600.0) -> int:
