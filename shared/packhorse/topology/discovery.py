@@ -13,7 +13,6 @@ from packhorse.runtime.metrics import (
     report,
 )
 from packhorse.topology.events import MIN_EVENT_DELAY_S, EventFlow, EventKind, TopologyEvent
-from packhorse.topology.history import TopologyChange, TopologyHistory
 from packhorse.topology.listeners import Listener, Listeners
 from packhorse.topology.membership import Membership, Observation
 from packhorse.topology.participation import NoRemoteClusters, Participation, RemoteClusters
@@ -55,7 +54,7 @@ class Discovery:
         self._membership, self._clock = membership, clock or SystemClock()
         report(*_METRICS)
         self._properties = LocalProperties(providers)
-        self._listeners, self._history = Listeners(), TopologyHistory()
+        self._listeners = Listeners()
         self._part = Participation(
             membership,
             self._properties,
@@ -124,10 +123,6 @@ class Discovery:
     def trouble(self) -> str:
         """Return why the last heartbeat failed; empty when it did not."""
         return self._part.trouble()
-
-    def history(self) -> tuple[TopologyChange, ...]:
-        """Return the last hundred changes, oldest first."""
-        return self._history.changes()
 
     def add_listener(self, listener: Listener) -> None:
         """Send it INIT once there is a current view, then every change, in a thread of its own."""
@@ -208,7 +203,6 @@ class Discovery:
                 self._part.elapsed()
 
     def _notify(self, event: TopologyEvent) -> None:
-        self._history.add(event, self._clock.wall_ms())
         self._listeners.post(event)
         TOPOLOGY_CHANGES.labels(event.kind.value).inc()
         TOPOLOGY_CURRENT.set(event.kind is not EventKind.CHANGING)

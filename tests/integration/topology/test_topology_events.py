@@ -61,7 +61,7 @@ def test_who_comes_back_misses_nothing(site: Site) -> None:
         client.until(lambda c: reported(c) == ["INIT"])
         last = client.last_id
     site.made.membership.become("other", "me")
-    eventually(lambda: len(site.made.discovery.history()) == 3, what="the change")
+    eventually(lambda: len(site.made.feed.history()) == 3, what="the change")
     with site.follow(last) as again:
         again.until(lambda c: reported(c) == ["CHANGING", "CHANGED"])
         [_, changed] = again.events()

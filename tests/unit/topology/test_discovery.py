@@ -10,12 +10,11 @@ from prometheus_client import REGISTRY
 
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.events import EventKind, TopologyEvent
-from packhorse.topology.history import TopologyHistory
 from packhorse.topology.membership import DuplicateInstance, Observation, StoreUnavailable
 from packhorse.topology.properties import InvalidProperty
 from packhorse.topology.view import ClusterView
 from tests.harness.clock import ManualClock
-from tests.harness.topology.observations import seen, topology
+from tests.harness.topology.observations import seen
 from tests.harness.topology.scripted import ME, cluster
 from tests.harness.waiting import eventually
 
@@ -122,8 +121,6 @@ def test_a_view_is_reported_and_ended_by_stop() -> None:
     assert heard == [INIT, CHANGING]
     assert not discovery.is_current()
     assert metric("leader") == metric("current") == 0
-    assert [change.kind for change in discovery.history()] == [INIT, CHANGING]
-    assert [change.number for change in discovery.history()] == [1, 2]
     discovery.stop(1.0)
 
 
@@ -195,7 +192,6 @@ def test_properties_go_with_the_next_heartbeat() -> None:
             discovery.set_property("a b", "1")
         assert discovery.remove_property("load")
         eventually(lambda: heard == [INIT, PROPERTIES, PROPERTIES])
-        assert discovery.history()[-1].properties == ((ME, "load"),)
 
 
 def test_remote_clusters_that_can_t_be_read_stay(caplog: pytest.LogCaptureFixture) -> None:
@@ -244,14 +240,3 @@ def test_a_listener_that_hangs_or_raises_stops_nothing() -> None:
         eventually(lambda: heard == [INIT, CHANGING, CHANGED])
         discovery.remove_listener(stuck)
         hang.set()
-
-
-def test_the_history_is_bounded() -> None:
-    history = TopologyHistory()
-    many = topology(ME, *(f"i{number}" for number in range(500)))
-    for number in range(150):
-        history.add(TopologyEvent(CHANGED, topology(ME), many), at_ms=number)
-    changes = history.changes()
-    assert [change.number for change in changes] == list(range(51, 151))
-    assert changes[-1].instances == 501
-    assert len(changes[-1].added) == 200

@@ -121,6 +121,16 @@ def test_a_client_that_is_too_slow_falls_out_and_costs_nothing() -> None:
     assert len(follower.news()) == 50
 
 
+def test_the_history_is_bounded_and_the_newest_comes_first() -> None:
+    many = view("a", *(f"i{number}" for number in range(500)))
+    init, *_, newest = reversed(feed(INIT, CHANGING, CHANGED).history())
+    assert (init.kind, init.added, len(init.leaders)) == ("INIT", ["a"], 1)
+    assert (newest.kind, newest.added, newest.removed) == ("CHANGED", ["b"], [])
+    changes = feed(*[CHANGING] * 150, TopologyEvent(EventKind.CHANGED, A, many)).history()
+    assert [len(change.added) for change in changes] == [200] + [0] * 99
+    assert {change.kind for change in changes[1:]} == {"CHANGING"}
+
+
 def test_places_are_bounded_and_none_is_given_at_the_end() -> None:
     made = feed()
     with made.place({}), made.place({}), pytest.raises(TooManyStreams), made.place({}):

@@ -16,14 +16,17 @@ from packhorse.runtime.metrics import TOPOLOGY_EVENT_STREAMS
 from packhorse.topology.diff import TopologyDiff
 from packhorse.topology.events import EventKind, TopologyEvent
 from packhorse_services.topology.http.schemas import (
+    ChangeDocument,
     GapNews,
     LeaderChangeDocument,
     TopologyNews,
+    change_document,
     topology_document,
 )
 
 _EVENTS = 500
 _BYTES = 16 * 1024 * 1024
+_CHANGES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +61,16 @@ class Feed(Streams):
         self._max_events, self._max_size = events, size
         self._lock = threading.Lock()
         self._kept: deque[NumberedEvent] = deque()
+        self._changes: deque[ChangeDocument] = deque(maxlen=_CHANGES)
         self._size = self._number = 0
         self._init = ""
 
     def hear(self, event: TopologyEvent) -> None:
         """Take in the events of the topology; called by one thread, in order."""
         data = self._document(event).model_dump_json()
+        change = change_document(event, self._clock.wall_ms())
         with self._lock:
+            self._changes.append(change)
             self._number += 1
             self._kept.append(NumberedEvent(event.kind.value, data, self._number))
             self._size += len(data)
@@ -79,6 +85,11 @@ class Feed(Streams):
         """Return the INIT of who comes now; None while the topology is changing or unknown."""
         with self._lock:
             return NumberedEvent(EventKind.INIT, self._init, self._number) if self._init else None
+
+    def history(self) -> list[ChangeDocument]:
+        """Return the last hundred changes, the newest first."""
+        with self._lock:
+            return list(reversed(self._changes))
 
     def after(self, number: int) -> Sequence[NumberedEvent] | None:
         """Return the events behind one; None when not all of them are here."""

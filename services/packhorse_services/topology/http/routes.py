@@ -22,7 +22,6 @@ from packhorse_services.topology.http.schemas import (
     PropertyDocument,
     TopologyDocument,
     VotingList,
-    change_document,
     connector_document,
     instance_document,
     topology_document,
@@ -91,9 +90,8 @@ async def get_cluster_view(request: Request, _caller: Reader) -> ClusterViewDocu
 @router.get("/history", responses=documented(503))
 async def get_history(request: Request, _caller: Reader) -> HistoryDocument:
     """Return the last hundred changes that the instance which answers has seen."""
-    discovery = of(request).discovery
-    changes = [change_document(one) for one in reversed(discovery.history())]
-    return HistoryDocument(trouble=discovery.trouble(), changes=changes)
+    parts = of(request)
+    return HistoryDocument(trouble=parts.discovery.trouble(), changes=parts.feed.history())
 
 
 @router.put("/instances/self/properties/{name}", responses=documented(413, 503))

@@ -8,9 +8,12 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from packhorse.runtime.validation import StrictBody
-from packhorse.topology.history import TopologyChange
+from packhorse.topology.diff import TopologyDiff
+from packhorse.topology.events import TopologyEvent
 from packhorse.topology.view import ClusterView, InstanceDescription, TopologyView
 from packhorse_services.topology.connectors.states import ConnectorState
+
+_MOST_IDS = 200
 
 
 class InstanceDocument(BaseModel):
@@ -197,15 +200,16 @@ def instance_document(instance: InstanceDescription) -> InstanceDocument:
     )
 
 
-def change_document(change: TopologyChange) -> ChangeDocument:
-    """Return the document of a change."""
+def change_document(event: TopologyEvent, at_ms: int) -> ChangeDocument:
+    """Return the document of an event, without its views."""
+    diff = TopologyDiff(event.old if event.new else None, event.new)
     return ChangeDocument(
-        time=_time(change.at_ms),
-        kind=change.kind.value,
-        added=list(change.added),
-        removed=list(change.removed),
-        leaders=[LeaderChangeDocument(**asdict(one)) for one in change.leaders],
-        changed=list(dict.fromkeys(instance for instance, _ in change.properties)),
+        time=_time(at_ms),
+        kind=event.kind.value,
+        added=[one.id for one in diff.added()[:_MOST_IDS]],
+        removed=[one.id for one in diff.removed()[:_MOST_IDS]],
+        leaders=[LeaderChangeDocument(**asdict(one)) for one in diff.leader_changes[:_MOST_IDS]],
+        changed=[one.instance.id for one in diff.property_changes[:_MOST_IDS]],
     )
 
 
