@@ -134,7 +134,6 @@ class LeaseMemory:
             self.cluster_id,
             self.seq,
             self._editions(),
-            self.now(),
             self._acknowledged_by_all(),
             tuple(
                 InstanceEntry(row.who, row.number, row.joined, row.state, dict(row.properties))

@@ -51,7 +51,7 @@ FROM own, others, topology.cluster c
 _WAKE = "SELECT pg_notify(%s, '')"
 
 _LOOK = """
-SELECT c.id, c.seq, extract(epoch FROM clock_timestamp())::float8,
+SELECT c.id, c.seq,
     i.id, i.runtime_id, i.number, i.joined, i.state, i.properties, i.edition,
     i.acknowledged >= c.seq
 FROM topology.cluster c LEFT JOIN topology.instance i ON true
@@ -205,10 +205,10 @@ def _written(properties: Mapping[str, str]) -> str:
 
 def _state(rows: Sequence[tuple[Any, ...]]) -> ClusterState:
     """Read the rows of `_LOOK`."""
-    cluster_id, seq, now_s = rows[0][:3]
+    cluster_id, seq = rows[0][:2]
     editions, acknowledged_by_all = 0, True
     entries, inactive = list[InstanceEntry](), list[int]()
-    for _, _, _, instance_id, *instance, edition, acknowledged in rows:
+    for _, _, instance_id, *instance, edition, acknowledged in rows:
         if instance_id is None:  # the cluster has no instance
             continue
         entry = _entry(instance_id, *instance)
@@ -223,7 +223,6 @@ def _state(rows: Sequence[tuple[Any, ...]]) -> ClusterState:
         cluster_id=cluster_id,
         seq=seq,
         editions=editions,
-        now_s=now_s,
         acknowledged_by_all=acknowledged_by_all,
         entries=tuple(entries),
         inactive=tuple(sorted(inactive)),

@@ -81,7 +81,6 @@ class ClusterState:
     seq: int
     """Raised by each change of who is active, deactivating or inactive."""
     editions: int
-    now_s: float
     acknowledged_by_all: bool
     entries: tuple[InstanceEntry, ...]
     """The active and the deactivating instances by `joined`."""
