@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
 
-from packhorse.jobs.consumers import Consumers, handled_topics_of
+from packhorse.jobs.consumers import Consumers, handled_topics_in
 from packhorse.jobs.queue import Layout, QueueConfiguration, QueueType
 from packhorse.jobs.store.claims import Claimed, ClaimRequest
 from packhorse.jobs.work.running_jobs import Slots
-from packhorse.topology import properties
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.view import TopologyView
 
@@ -69,15 +68,12 @@ class InCluster:
 
 def leading_in(view: TopologyView) -> Leads:
     """Return whether the local instance is the first of a view that does a topic."""
-    handled_topics = [
-        (handled_topics_of(one.properties.get(properties.CONSUMERS, "")), one.is_local)
-        for one in view.local_cluster.instances
-    ]
+    local, handled = view.local_instance.id, handled_topics_in(view)
 
     @cache
     def leads(topic: str) -> bool:
         return next(
-            (local for topics, local in handled_topics if topics.covers(topic)),
+            (one == local for one, topics in handled.items() if topics.covers(topic)),
             False,
         )
 
@@ -86,13 +82,7 @@ def leading_in(view: TopologyView) -> Leads:
 
 def announced_in(view: TopologyView, own: Consumers) -> Consumes:
     """Return what the instances of the local cluster consume, the own registry included."""
-    reported = {
-        one.properties.get(properties.CONSUMERS, "") for one in view.local_cluster.instances
-    }
-    handled_topics = [
-        own.handled_topics(),
-        *(handled_topics_of(announcement) for announcement in sorted(reported)),
-    ]
+    handled_topics = {own.handled_topics(), *handled_topics_in(view).values()}
     return lambda topic: any(topics.covers(topic) for topics in handled_topics)
 
 
