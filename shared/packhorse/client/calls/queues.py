@@ -101,10 +101,10 @@ def errors(subscriber: str, *, limit: int = 100) -> Operation[list[Document]]:
 def redistribute(
     subscriber: str, offset: int, *, again: bool = False, key: str | None = None
 ) -> Operation[Document]:
-    """Distribute the paths of a package that was given up again, to all; return what was accepted.
+    """Distribute the paths of a package that was given up again, to whom it was for.
 
-    Each is distributed again once, unless `again`. Raises `Conflict` the second time, `NoAnswer`
-    with the key when nobody knows whether it was accepted.
+    Returns what was accepted. Each is distributed again once, unless `again`. Raises `Conflict`
+    the second time, `NoAnswer` with the key when nobody knows whether it was accepted.
     """
     path = f"/queues/{segment(subscriber)}/errors/{offset}/redistribute"
     headers = {"Idempotency-Key": checked_key(key)}
