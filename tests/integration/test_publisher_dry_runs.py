@@ -25,13 +25,13 @@ class HeldExports:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun, self.may_end = threading.Semaphore(0), threading.Event()
-        self._write = dry_run.write_nodes
-        monkeypatch.setattr(dry_run, "write_nodes", self._held)
+        self._compress = dry_run.compress_stream
+        monkeypatch.setattr(dry_run, "compress_stream", self._held)
 
-    def _held(self, nodes: Iterable[Node]) -> Iterator[bytes]:
+    def _held(self, content: Iterable[bytes]) -> Iterator[bytes]:
         self.begun.release()
         assert self.may_end.wait(300)
-        yield from self._write(nodes)
+        yield from self._compress(content)
 
 
 def test_dry_runs_take_no_connection_from_readiness_and_the_outbox(
@@ -59,5 +59,23 @@ def test_dry_runs_take_no_connection_from_readiness_and_the_outbox(
         assert (await s.dry_run("/gone")).status_code == 404
         assert (await s.dry_run("/gone")).status_code == 404
         assert (await s.dry_run("/p0")).status_code == 200
+
+    service.run(scenario)
+
+
+def test_a_dry_run_refuses_what_is_too_large_to_be_published(
+    database_url: str, tmp_path: Path
+) -> None:
+    service = PublisherService(database_url, tmp_path, max_package_bytes=1024**2)
+    pages = [Node(f"/large/p{n}", "page", f'{{"text": "{"x" * 400_000}"}}') for n in range(3)]
+    service.author.write(page("/large"), *pages)
+
+    async def scenario(s: PublisherService) -> None:
+        refusals = [
+            await ask("/large/p0", deep_paths=["/large"]) for ask in (s.dry_run, s.distribute)
+        ]
+        dry, published = [(one.status_code, one.json()["detail"]) for one in refusals]
+        assert dry == published
+        assert "PACKHORSE_MAX_PACKAGE_BYTES" in dry[1]
 
     service.run(scenario)

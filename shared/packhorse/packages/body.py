@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from packhorse.blobs.api import BlobCorrupt, BlobStore, package_key
-from packhorse.blobs.digest import holds_what_was_put
+from packhorse.blobs.digest import Verified, holds_what_was_put
 from packhorse.content.node import Node
 from packhorse.packages.compression import (
     AT_ONCE_BYTES,
@@ -51,8 +51,8 @@ def pack(
     Memory is constant whatever the size. Raises `PackageRefused` for what no subscriber would
     import, `BlobStoreUnavailable`, and whatever `nodes` raises; then nothing stays behind.
     """
-    meter = _Meter()
-    chunks = meter.bytes(write_nodes(meter.nodes(nodes), limits), limits)
+    meter = BodyMeter(limits)
+    chunks = meter.content(nodes)
     head = list(_up_to(chunks, AT_ONCE_BYTES))
     if meter.length <= AT_ONCE_BYTES:
         frame: Iterator[bytes] = iter([compress(b"".join(head))])
@@ -67,7 +67,7 @@ def pack(
     return _store(itertools.chain(start, frame), package_key(package_id), blobs, meter)
 
 
-def _store(frame: Iterator[bytes], key: str, blobs: BlobStore, meter: "_Meter") -> PackedBody:
+def _store(frame: Iterator[bytes], key: str, blobs: BlobStore, meter: "BodyMeter") -> PackedBody:
     written = blobs.put(key, frame)
     if not holds_what_was_put(blobs, written):
         raise BlobCorrupt(f"{key} holds another body already; use a new package id")
@@ -84,7 +84,7 @@ def unpack(
     the caller must not commit before the iterator has ended.
 
     Raises:
-        PackageCorrupt: digest, length or format are wrong.
+        PackageCorrupt, BlobCorrupt: digest, length or format are wrong.
         PackageRefused: the package is larger than `limits`, or refers to no blob of its own.
         BlobMissing, BlobStoreUnavailable: the body is not there, or not yet.
         Undecodable, InvalidPath, InvalidNode: a node is none.
@@ -96,7 +96,8 @@ def unpack(
     if body.inline is not None:
         yield from read_nodes(_inline(body, body.inline), limits)
         return
-    stored = _verified(blobs.get(_own_key(message)), body.sha256, message.entry.body_length)
+    length = message.entry.body_length
+    stored = Verified(blobs.get(_own_key(message)), sha256=body.sha256.hex(), length=length)
     yield from read_nodes(decompress_stream(stored, body.content_length), limits)
 
 
@@ -145,19 +146,6 @@ def _own_key(message: PackageMessage) -> str:
     return key
 
 
-def _verified(chunks: Iterable[bytes], sha256: bytes, length: int) -> Iterator[bytes]:
-    digest = hashlib.sha256()
-    seen = 0
-    for chunk in chunks:
-        seen += len(chunk)
-        if seen > length:
-            raise PackageCorrupt(f"the stored body is longer than the declared {length} bytes")
-        digest.update(chunk)
-        yield chunk
-    if seen != length or digest.digest() != sha256:
-        raise PackageCorrupt("the stored body's SHA-256 is not the one that the package declares")
-
-
 def _up_to(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
     """Yield chunks until they are more than `size` bytes, or all of them when they never are."""
     seen = 0
@@ -168,22 +156,18 @@ def _up_to(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
             return
 
 
-class _Meter:
+class BodyMeter:
     """Counts what passes: nodes on their way in, bytes on their way to compression."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: PackageLimits) -> None:
+        self._limits = limits
         self.count = 0
         self.length = 0
 
-    def nodes(self, nodes: Iterable[Node]) -> Iterator[Node]:
-        """Pass nodes on."""
-        for node in nodes:
-            self.count += 1
-            yield node
-
-    def bytes(self, chunks: Iterable[bytes], limits: PackageLimits) -> Iterator[bytes]:
-        """Pass chunks on. Raises `PackageRefused` beyond the limit."""
-        for chunk in chunks:
+    def content(self, nodes: Iterable[Node]) -> Iterator[bytes]:
+        """Yield what the body of these nodes has. Raises `PackageRefused` beyond the limits."""
+        limits = self._limits
+        for chunk in write_nodes(self._counted(nodes), limits):
             self.length += len(chunk)
             if self.length > limits.content_bytes:
                 raise PackageRefused(
@@ -192,3 +176,8 @@ class _Meter:
                     "subscriber"
                 )
             yield chunk
+
+    def _counted(self, nodes: Iterable[Node]) -> Iterator[Node]:
+        for node in nodes:
+            self.count += 1
+            yield node

@@ -165,7 +165,7 @@ def test_a_changed_stored_body_is_found(change: Any) -> None:
     blobs = MemoryBlobs()
     packed = pack(noise(120), ID, cast(BlobStore, blobs))
     blobs.stored[package_key(ID)] = change(blobs.stored[package_key(ID)])
-    with pytest.raises((PackageCorrupt, Undecodable)):
+    with pytest.raises((BlobCorrupt, PackageCorrupt, Undecodable)):
         list(unpack(message(packed), cast(BlobStore, blobs)))
 
 

@@ -7,7 +7,7 @@ from psycopg import Connection
 
 from packhorse.blobs.api import BlobStore
 from packhorse.clock import Clock
-from packhorse.packages.limits import LIMITS
+from packhorse.packages.limits import LIMITS, PackageLimits
 from packhorse.topology.own_cluster import OwnCluster
 from packhorse_services.publisher.outbox.append_lock import AppendLock, lock_connection
 from packhorse_services.publisher.outbox.journal_appender import JournalAppender
@@ -27,6 +27,11 @@ def patience_of(settings: Settings) -> JournalPatience:
     return JournalPatience(
         outbox_packages=settings.outbox_packages, outbox_age_s=settings.outbox_age_s
     )
+
+
+def limits_of(settings: Settings) -> PackageLimits:
+    """Return how large a package may be."""
+    return replace(LIMITS, content_bytes=settings.max_package_bytes)
 
 
 def request_intake(
@@ -76,7 +81,7 @@ class _IntakeParts:
             settings.agent,
             settings.instance,
             self.clock,
-            replace(LIMITS, content_bytes=settings.max_package_bytes),
+            limits_of(settings),
         )
 
     def _lock_connection(self) -> Connection:

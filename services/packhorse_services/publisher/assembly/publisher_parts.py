@@ -17,7 +17,7 @@ from packhorse.runtime.metrics import report
 from packhorse.runtime.periodic import Periodic
 from packhorse.topology.own_cluster import OwnCluster
 from packhorse_services.publisher.assembly.housekeeping import Housekeeping
-from packhorse_services.publisher.assembly.intake_parts import patience_of, request_intake
+from packhorse_services.publisher.assembly.intake_parts import limits_of, patience_of, request_intake
 from packhorse_services.publisher.assembly.maintenance import (
     MaintenanceTask,
     ReleaseSending,
@@ -150,7 +150,7 @@ class _Assembly:
             producers=ProducerRegistry(
                 self.routes_pool, self.settings.agent, self.settings.producers
             ),
-            dry_runs=DryRuns(self.pool.share(AT_ONCE)),
+            dry_runs=DryRuns(self.pool.share(AT_ONCE), limits_of(self.settings)),
             releases=self.releases,
             subscriber_names=SubscriberNames(self.routes_pool, self.queues),
             forgetting=SubscriberForgetting(self.routes_pool, self.queues),

@@ -1,18 +1,16 @@
 """What a request would export, without publishing anything."""
 
 import threading
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from packhorse.content.node import Node
 from packhorse.db.metadata import EXPORTER
 from packhorse.db.pool import Lender
 from packhorse.db.roles import act_as
 from packhorse.errors import Transient
+from packhorse.packages.body import BodyMeter
 from packhorse.packages.build import export
 from packhorse.packages.compression import compress_stream
-from packhorse.packages.format import write_nodes
-from packhorse.packages.limits import INLINE_BYTES
+from packhorse.packages.limits import INLINE_BYTES, PackageLimits
 from packhorse.wire.actions import exports
 from packhorse_services.publisher.outbox.request import DistributionRequest
 
@@ -24,7 +22,7 @@ class TooManyDryRuns(Transient):
     """As many dry runs are under way as may be at a time; try again."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Measured:
     """What a package would hold; `body_bytes` is its size as stored."""
 
@@ -41,9 +39,10 @@ class Measured:
 class DryRuns:
     """Measures requests, a few at a time; `measure` may be called by any thread."""
 
-    def __init__(self, pool: Lender) -> None:
+    def __init__(self, pool: Lender, limits: PackageLimits) -> None:
         """Take a pool of `AT_ONCE` connections that nobody else uses."""
-        self._pool, self._places = pool, threading.BoundedSemaphore(AT_ONCE)
+        self._pool, self._limits = pool, limits
+        self._places = threading.BoundedSemaphore(AT_ONCE)
 
     def measure(self, request: DistributionRequest) -> Measured:
         """Return what the request would export. Raises `TooManyDryRuns`, and as `measure` does."""
@@ -52,35 +51,22 @@ class DryRuns:
                 f"{AT_ONCE} dry runs are under way in this publisher, as many as may be; try again"
             )
         try:
-            return measure(self._pool, request)
+            return measure(self._pool, request, self._limits)
         finally:
             self._places.release()
 
 
-def measure(pool: Lender, request: DistributionRequest) -> Measured:
+def measure(pool: Lender, request: DistributionRequest, limits: PackageLimits) -> Measured:
     """Export from one snapshot and count, in constant memory.
 
-    Raises what `packages.build.export` raises.
+    Raises what `packages.build.export` raises, and `PackageRefused` as `packages.body.pack` does.
     """
-    measured = Measured()
     with pool.connection() as connection:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         act_as(connection, EXPORTER)
         nodes = export(connection, request.action, request.paths, request.deep_paths, request.roots)
         if not exports(request.action):
-            return measured
-        content = _sized(write_nodes(_counted(nodes, measured)), measured)
-        measured.body_bytes = sum(map(len, compress_stream(content)))
-    return measured
-
-
-def _counted(nodes: Iterable[Node], measured: Measured) -> Iterator[Node]:
-    for node in nodes:
-        measured.nodes += 1
-        yield node
-
-
-def _sized(chunks: Iterable[bytes], measured: Measured) -> Iterator[bytes]:
-    for chunk in chunks:
-        measured.content_bytes += len(chunk)
-        yield chunk
+            return Measured()
+        meter = BodyMeter(limits)
+        body_bytes = sum(map(len, compress_stream(meter.content(nodes))))
+    return Measured(meter.count, meter.length, body_bytes)
