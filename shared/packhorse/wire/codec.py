@@ -16,7 +16,16 @@ from packhorse.wire.messages import (
     SubscriberState,
     SubscriptionState,
 )
-from packhorse.wire.record import Encoded, Undecodable, enum_name, expect, parse, type_headers
+from packhorse.wire.record import (
+    Encoded,
+    Undecodable,
+    enum_name,
+    expect,
+    fields_of,
+    made_of,
+    parse,
+    type_headers,
+)
 from packhorse.wire.v1 import discovery_pb2, status_pb2
 
 MAX_SUBSCRIPTIONS = 256
@@ -26,20 +35,7 @@ ten."""
 
 def encode_status(message: StatusMessage) -> Encoded:
     """Encode a status."""
-    wire = status_pb2.StatusMessage(
-        subscriber_instance=message.subscriber_instance,
-        subscriber=message.subscriber,
-        publisher_agent=message.publisher_agent,
-        offset=message.offset,
-        status=status_pb2.Status.Value(message.status.value),
-        package_id=message.package_id,
-        attempts=message.attempts,
-        reason=message.reason,
-        command_id=message.command_id,
-        decided_ms=message.decided_ms,
-        journal_id=message.journal_id,
-        left_out=message.left_out,
-    )
+    wire = status_pb2.StatusMessage(**fields_of(message, status=message.status.value))
     return Encoded(type_headers(StatusMessage), wire.SerializeToString())
 
 
@@ -48,20 +44,8 @@ def decode_status(headers: Mapping[str, bytes], value: bytes) -> StatusMessage:
     expect(headers, StatusMessage)
     wire = status_pb2.StatusMessage()
     parse(wire, value)
-    return StatusMessage(
-        subscriber=wire.subscriber,
-        publisher_agent=wire.publisher_agent,
-        offset=wire.offset,
-        status=Status(enum_name(status_pb2.Status, wire.status)),
-        package_id=wire.package_id,
-        attempts=wire.attempts,
-        reason=wire.reason,
-        command_id=wire.command_id,
-        decided_ms=wire.decided_ms,
-        subscriber_instance=wire.subscriber_instance,
-        journal_id=wire.journal_id,
-        left_out=wire.left_out,
-    )
+    status = Status(enum_name(status_pb2.Status, wire.status))
+    return made_of(StatusMessage, wire, status=status)
 
 
 def encode_discovery(message: DiscoveryMessage) -> Encoded:
@@ -88,21 +72,7 @@ def encode_discovery(message: DiscoveryMessage) -> Encoded:
 
 
 def _write_state(state: SubscriberState) -> discovery_pb2.SubscriberState:
-    return discovery_pb2.SubscriberState(
-        publisher_agent=state.publisher_agent,
-        offset=state.offset,
-        retries=state.retries,
-        state=discovery_pb2.SubscriptionState.Value(state.state.value),
-        last_error=state.last_error,
-        next_attempt_ms=state.next_attempt_ms,
-        blocked_since_ms=state.blocked_since_ms,
-        journal_id=state.journal_id,
-        epoch=state.epoch,
-        settled_offset=state.settled_offset,
-        started_offset=state.started_offset,
-        package_id=state.package_id,
-        incomplete=state.incomplete,
-    )
+    return discovery_pb2.SubscriberState(**fields_of(state, state=state.state.value))
 
 
 def decode_discovery(headers: Mapping[str, bytes], value: bytes) -> DiscoveryMessage:
@@ -136,21 +106,8 @@ def decode_discovery(headers: Mapping[str, bytes], value: bytes) -> DiscoveryMes
 
 
 def _read_state(wire: discovery_pb2.SubscriberState) -> SubscriberState:
-    return SubscriberState(
-        publisher_agent=wire.publisher_agent,
-        offset=wire.offset,
-        retries=wire.retries,
-        state=SubscriptionState(enum_name(discovery_pb2.SubscriptionState, wire.state)),
-        last_error=wire.last_error,
-        next_attempt_ms=wire.next_attempt_ms,
-        blocked_since_ms=wire.blocked_since_ms,
-        journal_id=wire.journal_id,
-        epoch=wire.epoch,
-        settled_offset=wire.settled_offset,
-        started_offset=wire.started_offset,
-        package_id=wire.package_id,
-        incomplete=wire.incomplete,
-    )
+    state = SubscriptionState(enum_name(discovery_pb2.SubscriptionState, wire.state))
+    return made_of(SubscriberState, wire, state=state)
 
 
 def encode_distributed(message: PackageDistributed, *, source: str, time: str) -> Encoded:

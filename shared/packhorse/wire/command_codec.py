@@ -20,6 +20,8 @@ from packhorse.wire.record import (
     Undecodable,
     enum_name,
     expect,
+    fields_of,
+    made_of,
     message_type,
     parse,
     type_headers,
@@ -83,16 +85,7 @@ def decode_command(headers: Mapping[str, bytes], value: bytes) -> Command:
 
 def encode_command_status(message: CommandStatusMessage) -> Encoded:
     """Encode what became of a command."""
-    wire = status_pb2.CommandStatusMessage(
-        subscriber_instance=message.subscriber_instance,
-        subscriber=message.subscriber,
-        publisher_agent=message.publisher_agent,
-        command_id=message.command_id,
-        state=status_pb2.CommandState.Value(message.state.value),
-        removed=message.removed,
-        reason=message.reason,
-        decided_ms=message.decided_ms,
-    )
+    wire = status_pb2.CommandStatusMessage(**fields_of(message, state=message.state.value))
     return Encoded(type_headers(CommandStatusMessage), wire.SerializeToString())
 
 
@@ -101,13 +94,5 @@ def decode_command_status(headers: Mapping[str, bytes], value: bytes) -> Command
     expect(headers, CommandStatusMessage)
     wire = status_pb2.CommandStatusMessage()
     parse(wire, value)
-    return CommandStatusMessage(
-        command_id=wire.command_id,
-        subscriber=wire.subscriber,
-        publisher_agent=wire.publisher_agent,
-        state=CommandState(enum_name(status_pb2.CommandState, wire.state)),
-        removed=wire.removed,
-        reason=wire.reason,
-        decided_ms=wire.decided_ms,
-        subscriber_instance=wire.subscriber_instance,
-    )
+    state = CommandState(enum_name(status_pb2.CommandState, wire.state))
+    return made_of(CommandStatusMessage, wire, state=state)

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from google.protobuf.internal import api_implementation
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtobufMessage
 
 from packhorse.errors import Permanent
-from packhorse.wire.messages import Message
+from packhorse.wire.messages import Message, SubscriberState
 
 TYPE_HEADER = "message-type"
 VERSION_HEADER = "message-version"
@@ -17,6 +17,9 @@ VERSION = b"1"
 
 if api_implementation.Type() != "upb":  # hostile input costs the pure Python decoder 200 times more
     raise RuntimeError("protobuf runs without its C implementation (upb); reinstall protobuf")
+
+
+Made = TypeVar("Made", bound=Message | SubscriberState)
 
 
 class Undecodable(Permanent):
@@ -71,3 +74,16 @@ def enum_name(kind: ProtobufEnum, number: int) -> str:
         return kind.Name(number)
     except ValueError as error:
         raise Undecodable(f"unknown value {number}: {error}; upgrade this build") from error
+
+
+def fields_of(message: Message | SubscriberState, **others: object) -> dict[str, Any]:
+    """Return what a generated message is made of: the fields of `message`, some by `others`."""
+    return {name: getattr(message, name) for name in message.__match_args__} | others
+
+
+def made_of(kind: type[Made], wire: ProtobufMessage, **others: Any) -> Made:
+    """Make a `kind` of `others` and, for its remaining fields, of those of `wire`."""
+    for name in kind.__match_args__:
+        if name not in others:
+            others[name] = getattr(wire, name)
+    return kind(**others)
