@@ -5,6 +5,7 @@ What comes from the journal is untrusted (R30): the decoders raise `Undecodable`
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from packhorse.wire.messages import (
@@ -112,20 +113,6 @@ def _read_state(wire: discovery_pb2.SubscriberState) -> SubscriberState:
 
 def encode_distributed(message: PackageDistributed, *, source: str, time: str) -> Encoded:
     """Encode the event as a CloudEvent 1.0 in Kafka's binary mode; `time` is RFC 3339."""
-    body = {
-        "package_id": message.package_id,
-        "publisher_agent": message.publisher_agent,
-        "offset": message.offset,
-        "paths": list(message.paths),
-        "deep_paths": list(message.deep_paths),
-        "action": message.action,
-        "state": message.state,
-        "imported": list(message.imported),
-        "removed": list(message.removed),
-        "failed": list(message.failed),
-        "skipped": list(message.skipped),
-        "away": list(message.away),
-    }
     attributes = {
         "ce_specversion": "1.0",
         "ce_id": message.package_id,
@@ -135,7 +122,7 @@ def encode_distributed(message: PackageDistributed, *, source: str, time: str) -
         "content-type": "application/json",
     }
     headers = {name: text.encode() for name, text in attributes.items()}
-    return Encoded({**type_headers(PackageDistributed), **headers}, json.dumps(body).encode())
+    return Encoded({**type_headers(PackageDistributed), **headers}, json.dumps(asdict(message)).encode())
 
 
 _EVENT_TEXTS = ("package_id", "publisher_agent", "action", "state")
@@ -151,8 +138,8 @@ def decode_distributed(headers: Mapping[str, bytes], value: bytes) -> PackageDis
         raise Undecodable(f"the event's data is no JSON: {error}") from error
     if not isinstance(body, dict):
         raise Undecodable("the event's data is no JSON object")
-    fields: dict[str, Any] = {name: _text(body.get(name, ""), name) for name in _EVENT_TEXTS}
-    fields |= {name: _texts(body.get(name, []), name) for name in _EVENT_LISTS}
+    fields: dict[str, Any] = {name: _text(body.get(name), name) for name in _EVENT_TEXTS}
+    fields |= {name: _texts(body.get(name), name) for name in _EVENT_LISTS}
     return PackageDistributed(offset=_offset(body.get("offset")), **fields)
 
 

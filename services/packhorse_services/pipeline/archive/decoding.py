@@ -141,7 +141,7 @@ def _event(headers: Headers, value: bytes) -> tuple[str, Row]:
     return tables.EVENTS, {
         "package_id": event.package_id,
         "publisher_agent": event.publisher_agent,
-        "package_offset": _storable(event.offset),
+        "package_offset": event.offset,
         "paths": list(event.paths),
         "deep_paths": list(event.deep_paths),
         "action": event.action,
@@ -151,10 +151,3 @@ def _event(headers: Headers, value: bytes) -> tuple[str, Row]:
         "skipped": list(event.skipped),
         "away": list(event.away),
     }
-
-
-def _storable(offset: int) -> int:
-    """Return a number of an event's JSON; those of protobuf have 64 bits by themselves."""
-    if not -(2**63) <= offset < 2**63:
-        raise Undecodable("offset is no number of 64 bits")
-    return offset

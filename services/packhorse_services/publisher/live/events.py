@@ -5,17 +5,17 @@ Records are untrusted (R30): one that is no message of ours is no event, and the
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Literal
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from packhorse.messaging.api import Record
-from packhorse.wire.codec import decode_status
-from packhorse.wire.messages import Action, PackageDistributed, PackageEntry
+from packhorse.wire.codec import decode_distributed, decode_status
+from packhorse.wire.messages import Action, PackageEntry
 from packhorse.wire.package_codec import AGENT_HEADER, PACKAGE_ID_HEADER, decode_entry
-from packhorse.wire.record import Undecodable, message_type
+from packhorse.wire.record import Undecodable
 from packhorse_services.publisher.queues.schemas import time_of
 
 _MAX_TEXT = 2_000
@@ -65,20 +65,19 @@ class DistributedEvent(BaseModel):
     package_id: str
     publisher_agent: str
     offset: int
-    paths: list[str] = []
-    deep_paths: list[str] = []
-    action: str = ""
+    paths: list[str]
+    deep_paths: list[str]
+    action: str
     state: str = Field(
-        default="",
         description="DISTRIBUTED: every subscriber of the last day that it is for has imported it. "
-        "PARTLY_DISTRIBUTED: one is in another list than imported. Empty from an older publisher",
+        "PARTLY_DISTRIBUTED: one is in another list than imported"
     )
-    imported: list[str] = []
-    removed: list[str] = []
-    failed: list[str] = []
-    skipped: list[str] = []
-    away: list[str] = []
-    time: datetime | None = Field(default=None, description="When it was sent")
+    imported: list[str]
+    removed: list[str]
+    failed: list[str]
+    skipped: list[str]
+    away: list[str]
+    time: datetime | None = Field(description="When it was sent")
 
 
 class SubscriberEvent(BaseModel):
@@ -183,20 +182,16 @@ def distributed_event(agent: str) -> Decode:
     """Return what makes events of the agent's `PackageDistributed` CloudEvents."""
 
     def decode(record: Record) -> LiveEvent | None:
-        if message_type(record.headers) != PackageDistributed.__name__:
-            return None
         try:
-            document = DistributedEvent.model_validate_json(record.value)
-        except ValidationError:
+            event = decode_distributed(record.headers, record.value)
+        except Undecodable:
             return None
-        if document.publisher_agent != agent:
+        if event.publisher_agent != agent:
             return None
-        document.time = time_of(record.time_ms)
-        about = (document.imported, document.removed, document.failed, document.skipped)
-        return LiveEvent(
-            EventType.DISTRIBUTED,
-            document.model_dump_json(),
-            frozenset().union(*about, document.away),
+        document = DistributedEvent.model_validate(
+            asdict(event) | {"time": time_of(record.time_ms)}
         )
+        about = (*event.imported, *event.removed, *event.failed, *event.skipped, *event.away)
+        return LiveEvent(EventType.DISTRIBUTED, document.model_dump_json(), frozenset(about))
 
     return decode
