@@ -75,7 +75,7 @@ BROKEN: dict[str, tuple[type, str, Any]] = {
     "offsets of another log": (
         Queues,
         "subscription_of",
-        lambda self, one: one.subscriptions[self.agent],
+        lambda _, one: one.subscription,
     ),
 }
 

@@ -122,7 +122,9 @@ def encode_distributed(message: PackageDistributed, *, source: str, time: str) -
         "content-type": "application/json",
     }
     headers = {name: text.encode() for name, text in attributes.items()}
-    return Encoded({**type_headers(PackageDistributed), **headers}, json.dumps(asdict(message)).encode())
+    return Encoded(
+        {**type_headers(PackageDistributed), **headers}, json.dumps(asdict(message)).encode()
+    )
 
 
 _EVENT_TEXTS = ("package_id", "publisher_agent", "action", "state")

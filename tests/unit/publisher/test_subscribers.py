@@ -29,7 +29,7 @@ def test_r16_silence_makes_stale_and_then_forgotten() -> None:
     subscribers.note(announcement("a", 7), True)
     found = subscribers.get("a")
     assert found is not None
-    assert found.subscriptions["main"].offset == 7
+    assert found.subscription.offset == 7
     clock.advance(29.9)
     assert not subscribers.is_stale(found)
     clock.advance(0.2)
@@ -80,16 +80,17 @@ def test_r30_of_an_announcement_is_kept_what_a_page_can_show() -> None:
     subscribers.note(record(encode_discovery(message)), True)
     subscribers.seed(replace(message, subscriber="seeded"), 0, 0)
     for found in subscribers.following():
-        assert list(found.subscriptions) == ["main"], (
+        assert len(found.message.states) == 1, (
             "what others' subscriptions do is nobody's question here"
         )
-        subscription = found.subscriptions["main"]
+        subscription = found.subscription
         assert (
             subscription.offset,
             len(subscription.last_error),
             len(subscription.journal_id),
         ) == (7, 2_000, 200)
-        assert (len(found.endpoint), len(found.instance)) == (500, 200)
+        assert len(found.message.endpoint) == 500
+        assert len(found.message.subscriber_instance) == 200
     assert [one.name for one in subscribers.following()] == ["big", "seeded"]
 
 
@@ -112,7 +113,7 @@ def test_r16_what_is_known_from_before_is_as_old_as_it_is_and_never_hides_news()
     subscribers.seed(known("heard", 3), now_ms - 7_200_000, 7_200_000)
     subscribers.seed(known("away", 3), now_ms - 7_200_000, 7_200_000)
     subscribers.note(announcement("away", 2, time_ms=now_ms - 8_000_000), False)
-    offsets = {one.name: one.subscriptions["main"].offset for one in subscribers.following()}
+    offsets = {one.name: one.subscription.offset for one in subscribers.following()}
     assert offsets == {"away": 3, "heard": 5}
     stale = {one.name: subscribers.is_stale(one) for one in subscribers.following()}
     assert stale == {"away": True, "heard": False}
@@ -121,7 +122,7 @@ def test_r16_what_is_known_from_before_is_as_old_as_it_is_and_never_hides_news()
     subscribers.note(announcement("away", 1, time_ms=0), True)
     again = subscribers.get("away")
     assert again is not None, "a fresh announcement counts, whatever its clock says"
-    assert again.subscriptions["main"].offset == 1
+    assert again.subscription.offset == 1
 
 
 def test_ten_thousand_names_leave_nothing_behind() -> None:
@@ -206,4 +207,4 @@ def test_r16_one_that_announces_itself_while_it_is_forgotten_stays() -> None:
     clock.meanwhile = lambda: subscribers.note(announcement("a", 2), True)
     subscribers.forget()
     clock.thread.join()
-    assert [one.subscriptions["main"].offset for one in subscribers.following()] == [2]
+    assert [one.subscription.offset for one in subscribers.following()] == [2]

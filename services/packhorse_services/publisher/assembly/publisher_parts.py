@@ -17,7 +17,11 @@ from packhorse.runtime.metrics import report
 from packhorse.runtime.periodic import Periodic
 from packhorse.topology.own_cluster import OwnCluster
 from packhorse_services.publisher.assembly.housekeeping import Housekeeping
-from packhorse_services.publisher.assembly.intake_parts import limits_of, patience_of, request_intake
+from packhorse_services.publisher.assembly.intake_parts import (
+    limits_of,
+    patience_of,
+    request_intake,
+)
 from packhorse_services.publisher.assembly.maintenance import (
     MaintenanceTask,
     ReleaseSending,

@@ -100,7 +100,7 @@ class CommandIssuer:
         Raises `UnknownSubscriber`, `NotStopped`, `ClearOutsideLog`; nothing was issued then.
         """
         found, _ = self._queues.subscriber(subscriber)
-        if found.subscriptions[self.agent].state is not SubscriptionState.STOPPED:
+        if found.subscription.state is not SubscriptionState.STOPPED:
             raise NotStopped(
                 f"{subscriber} is not stopped; stop it first (`packhorse stop subscriber "
                 f"{subscriber}`, or PUT /subscribers/{quote(subscriber, safe='')}/stop), and wait "

@@ -220,15 +220,14 @@ class DeliveryStatusQuery:
         rows = await subscriber_rows.read_async(
             connection, self._queues.agent, above_s=FORGOTTEN_S - _OVERLAP_S, below_s=_SHOWN_S
         )
-        found = [one for row in rows if (one := known_subscribers.known_of(row)) is not None]
-        return {
-            one.message.subscriber: _silent_subscription(
-                subscription, one.seen_ms < accepted_ms - _SKEW_MS
-            )
-            for one in found
-            for subscription in one.message.states[:1]
-            if subscription.journal_id in ("", self._queues.feed.identity)
-        }
+        silent: dict[str, _Subscription] = {}
+        for row in rows:
+            message = known_subscribers.announcement_of(row)
+            for subscription in message.states[:1] if message else ():
+                if subscription.journal_id in ("", self._queues.feed.identity):
+                    was_before = row.seen_ms < accepted_ms - _SKEW_MS
+                    silent[row.subscriber] = _silent_subscription(subscription, was_before)
+        return silent
 
     def _delivery(self, name: str, subscription: _Subscription, offset: int | None) -> DeliveryTo:
         state = subscription.state

@@ -27,7 +27,6 @@ from packhorse_services.publisher.outcomes import outcome_rows
 from packhorse_services.publisher.outcomes.progress import RecorderProgress, keep_gap, read_cursor
 from packhorse_services.publisher.queues import known_subscribers
 from packhorse_services.publisher.queues.queue import Queues
-from packhorse_services.publisher.queues.subscribers import FORGOTTEN_S
 
 logger = logging.getLogger(__name__)
 
@@ -129,11 +128,8 @@ class StatusWatermark(WorkerComponent):
                 keep_gap(self._clock, began, stopping, hurried=awaited)
 
     def _seed(self) -> None:
-        """Take in whom the discovery topic may have forgotten."""
         with writing(self._pool.connection) as connection:
-            found = known_subscribers.load(connection, self._agent, FORGOTTEN_S)
-        for one in found:
-            self._subscribers.seed(one.message, one.seen_ms, one.age_ms)
+            known_subscribers.seed(connection, self._subscribers, self._agent)
 
     def _round(self, stopping: threading.Event) -> None:
         self._news.clear()
@@ -162,9 +158,7 @@ class StatusWatermark(WorkerComponent):
 
         What is not known of a subscription yet leaves it where it was before.
         """
-        subscriptions = {
-            one.name: one.subscriptions[self._agent] for one in self._subscribers.following()
-        }
+        subscriptions = {one.name: one.subscription for one in self._subscribers.following()}
         if not self._positions.check(subscriptions.values()):
             self._news.set()
         announced: dict[str, Settled] = {}

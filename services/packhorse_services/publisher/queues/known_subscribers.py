@@ -7,7 +7,6 @@ bookkeeper; ages are by the database's clock.
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from psycopg import AsyncConnection, Connection
 from psycopg_pool import AsyncConnectionPool
@@ -21,22 +20,18 @@ from packhorse.wire.messages import DiscoveryMessage
 from packhorse.wire.record import Undecodable, type_headers
 from packhorse_services.publisher.queues.audit import audit
 from packhorse_services.publisher.queues.queue import Queues, UnknownSubscriber
-from packhorse_services.publisher.queues.subscribers import STALE_S, AnnouncedSubscriber
+from packhorse_services.publisher.queues.subscribers import (
+    FORGOTTEN_S,
+    STALE_S,
+    AnnouncedSubscriber,
+    Subscribers,
+)
 
 logger = logging.getLogger(__name__)
 
 _CHANGED_S = 5.0
 _UNCHANGED_S = 60.0
 _NEVER = (b"", 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class KnownSubscriber:
-    """A subscriber's last announcement, and when it entered the journal."""
-
-    message: DiscoveryMessage
-    seen_ms: int
-    age_ms: int
 
 
 class KnownSubscriberWriter:
@@ -57,7 +52,7 @@ class KnownSubscriberWriter:
         now = time.monotonic()
         self._due = now + _CHANGED_S
         changed: list[AnnouncementRow] = []
-        for row in (row_of(one, self._agent) for one in subscribers):
+        for row in map(row_of, subscribers):
             before, at = self._written.get(row.subscriber, _NEVER)
             if row.announcement != before or now >= at + _UNCHANGED_S:
                 changed.append(row)
@@ -66,42 +61,26 @@ class KnownSubscriberWriter:
         self._written |= {row.subscriber: (row.announcement, now) for row in changed}
 
 
-def _message(subscriber: AnnouncedSubscriber, agent: str) -> DiscoveryMessage:
-    """Return the announcement as far as the agent is concerned."""
-    return DiscoveryMessage(
-        subscriber.name,
-        (subscriber.subscriptions[agent],),
-        editable=subscriber.editable,
-        max_retries=subscriber.max_retries,
-        endpoint=subscriber.endpoint,
-        subscriber_instance=subscriber.instance,
-        include=subscriber.include,
-        exclude=subscriber.exclude,
-        map_paths=subscriber.map_paths,
-        exclude_properties=subscriber.exclude_properties,
-    )
-
-
-def row_of(subscriber: AnnouncedSubscriber, agent: str) -> AnnouncementRow:
+def row_of(subscriber: AnnouncedSubscriber) -> AnnouncementRow:
     """Return what is stored of a subscriber that follows the agent."""
-    announcement = encode_discovery(_message(subscriber, agent)).value
+    announcement = encode_discovery(subscriber.message).value
     return AnnouncementRow(subscriber.name, announcement, subscriber.seen_ms)
 
 
-def known_of(row: AnnouncementAge) -> KnownSubscriber | None:
+def announcement_of(row: AnnouncementAge) -> DiscoveryMessage | None:
     """Return what a row holds, or None when another version wrote it."""
     try:
-        message = decode_discovery(type_headers(DiscoveryMessage), row.announcement)
+        return decode_discovery(type_headers(DiscoveryMessage), row.announcement)
     except Undecodable:
         logger.warning("a known subscriber can't be read", extra={"subscriber": row.subscriber})
         return None
-    return KnownSubscriber(message, row.seen_ms, row.age_ms)
 
 
-def load(connection: Connection, agent: str, most_s: float) -> list[KnownSubscriber]:
-    """Return who announced itself within `most_s` seconds."""
-    rows = subscriber_rows.read(connection, agent, above_s=-_SKEW_S, below_s=most_s)
-    return [known for row in rows if (known := known_of(row)) is not None]
+def seed(connection: Connection, subscribers: Subscribers, agent: str) -> None:
+    """Make known who announced itself within a day; the discovery topic may have forgotten them."""
+    for row in subscriber_rows.read(connection, agent, above_s=-_SKEW_S, below_s=FORGOTTEN_S):
+        if (message := announcement_of(row)) is not None:
+            subscribers.seed(message, row.seen_ms, row.age_ms)
 
 
 _SKEW_S = 3600.0
@@ -129,7 +108,7 @@ class SubscriberForgetting:
             raise SubscriberLive(
                 f"{name} announces itself; end its program, and ask again {STALE_S:g} s later"
             )
-        row = None if found is None or not found.subscriptions else row_of(found, agent)
+        row = row_of(found) if found is not None and found.follows else None
         async with as_bookkeeper(self._pool) as connection:
             if row is not None:
                 await subscriber_rows.write_one(connection, agent, row)

@@ -134,7 +134,7 @@ class Queues:
     def subscriber(self, name: str) -> tuple[AnnouncedSubscriber, SubscriberState]:
         """Return a subscriber and its subscription for this agent. Raises `UnknownSubscriber`."""
         found = self.subscribers.get(name)
-        if found is None or self.agent not in found.subscriptions:
+        if found is None or not found.follows:
             raise UnknownSubscriber(
                 f"no subscriber {name[:80]!r} follows {self.agent}; `packhorse get subscribers` or "
                 "GET /subscribers lists them"
@@ -147,7 +147,7 @@ class Queues:
         Offsets of another log than ours count for nothing, nor do those of a log that holds
         another package there (R24, R31).
         """
-        shown, identity = subscriber.subscriptions[self.agent], self.feed.identity
+        shown, identity = subscriber.subscription, self.feed.identity
         if identity and shown.journal_id not in ("", identity):
             return _of_another_log(shown, "its database was filled from another journal")
         if self.feed.positions.verdict(shown) is False:

@@ -269,10 +269,10 @@ def queue_document(queue: SubscriberQueue, agent: str, following: str | None) ->
 
 def subscriber_document(queue: SubscriberQueue) -> SubscriberDocument:
     """Show a subscriber."""
-    one, subscription = queue.subscriber, queue.subscription
+    message, subscription = queue.subscriber.message, queue.subscription
     return SubscriberDocument(
-        subscriber=one.name,
-        instance=one.instance,
+        subscriber=message.subscriber,
+        instance=message.subscriber_instance,
         state=queue.state.value,
         offset=subscription.offset,
         settled_offset=subscription.settled_offset,
@@ -286,12 +286,12 @@ def subscriber_document(queue: SubscriberQueue) -> SubscriberDocument:
         last_error=subscription.last_error,
         next_attempt_at=time_of(subscription.next_attempt_ms),
         blocked_since=time_of(subscription.blocked_since_ms),
-        editable=one.editable,
-        max_retries=one.max_retries,
-        endpoint=one.endpoint,
-        include=list(one.include),
-        exclude=list(one.exclude),
-        map_paths=dict(one.map_paths),
-        exclude_properties=list(one.exclude_properties),
-        last_seen=time_of(one.seen_ms),
+        editable=message.editable,
+        max_retries=message.max_retries,
+        endpoint=message.endpoint,
+        include=list(message.include),
+        exclude=list(message.exclude),
+        map_paths=dict(message.map_paths),
+        exclude_properties=list(message.exclude_properties),
+        last_seen=time_of(queue.subscriber.seen_ms),
     )

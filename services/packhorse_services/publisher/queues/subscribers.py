@@ -32,21 +32,32 @@ _MAX_ERROR = 2_000
 class AnnouncedSubscriber:
     """What a subscriber last announced."""
 
-    name: str
-    instance: str
-    editable: bool
-    max_retries: int
-    endpoint: str
-    subscriptions: Mapping[str, SubscriberState]
-    """Empty, or the subscription of the agent that all of this is about."""
+    message: DiscoveryMessage
+    """Of its subscriptions that of our agent only, if it has one, and without its time."""
     seen_ms: int
     """When the announcement entered the journal, by the journal's clock."""
     seen_at: float
     """When we got it, on our monotonic clock."""
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    map_paths: tuple[tuple[str, str], ...] = ()
-    exclude_properties: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The subscriber's name."""
+        return self.message.subscriber
+
+    @property
+    def editable(self) -> bool:
+        """Whether its queue may be cleared."""
+        return self.message.editable
+
+    @property
+    def follows(self) -> bool:
+        """Whether it has a subscription for our agent."""
+        return bool(self.message.states)
+
+    @property
+    def subscription(self) -> SubscriberState:
+        """That subscription, of one that follows."""
+        return self.message.states[0]
 
 
 class Subscribers:
@@ -117,22 +128,15 @@ class Subscribers:
     def _subscriber(
         self, message: DiscoveryMessage, seen_ms: int, age_ms: int
     ) -> AnnouncedSubscriber:
-        subscriptions = {one.publisher_agent: one for one in message.states}
-        own = subscriptions.get(self._agent)
-        return AnnouncedSubscriber(
-            name=message.subscriber,
-            instance=message.subscriber_instance[:_MAX_NAME],
-            editable=message.editable,
-            max_retries=message.max_retries,
+        own = [one for one in message.states if one.publisher_agent == self._agent]
+        kept = replace(
+            message,
+            states=tuple(map(_clipped, own[-1:])),
+            subscriber_instance=message.subscriber_instance[:_MAX_NAME],
             endpoint=message.endpoint[:_MAX_ENDPOINT],
-            subscriptions={} if own is None else {self._agent: _clipped(own)},
-            seen_ms=seen_ms,
-            seen_at=self._clock.monotonic() - age_ms / 1000,
-            include=message.include,
-            exclude=message.exclude,
-            map_paths=message.map_paths,
-            exclude_properties=message.exclude_properties,
+            announced_ms=0,
         )
+        return AnnouncedSubscriber(kept, seen_ms, self._clock.monotonic() - age_ms / 1000)
 
     def get(self, name: str) -> AnnouncedSubscriber | None:
         """Return the subscriber of that name."""
@@ -141,7 +145,7 @@ class Subscribers:
 
     def following(self) -> list[AnnouncedSubscriber]:
         """Return those with a subscription for our agent, by name."""
-        known = [one for one in list(self._known.values()) if one.subscriptions]
+        known = [one for one in list(self._known.values()) if one.follows]
         return sorted(
             (one for one in known if self._age(one) < FORGOTTEN_S), key=lambda one: one.name
         )
@@ -150,7 +154,7 @@ class Subscribers:
         """Return those with a subscription for our agent that are not stale, in no order."""
         since = self._clock.monotonic() - STALE_S
         known = list(self._known.values())
-        return [one for one in known if one.seen_at > since and one.subscriptions]
+        return [one for one in known if one.seen_at > since and one.follows]
 
     def is_stale(self, subscriber: AnnouncedSubscriber) -> bool:
         """Return whether the subscriber has been silent for too long."""
