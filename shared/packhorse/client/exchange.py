@@ -248,6 +248,14 @@ def gathered(
     return Document({**document, rows: found})
 
 
+def listed(
+    path: str, rows: str, limit: int, most: int, service: ServiceName
+) -> Operation[list[Document]]:
+    """Return the rows of `gathered` alone."""
+    found: list[Document] = (yield from gathered(path, rows, limit, most, service))[rows]
+    return found
+
+
 def _page(path: str, limit: int, service: ServiceName) -> Operation[Document]:
     head, _, query = path.partition("?")
     parts = [part for part in query.split("&") if part and not part.startswith("limit=")]

@@ -9,8 +9,8 @@ from packhorse.client.exchange import (
     Pause,
     Request,
     deadline_in,
-    gathered,
     given,
+    listed,
     requested,
     segment,
     with_query,
@@ -106,10 +106,7 @@ def commands(
 ) -> Operation[list[Document]]:
     """Return what operators did in the last 30 days, newest first."""
     path = with_query("/commands", subscriber=subscriber, state=state)
-    found: list[Document] = (yield from gathered(path, "commands", limit, _PAGE, "publisher"))[
-        "commands"
-    ]
-    return found
+    return (yield from listed(path, "commands", limit, _PAGE, "publisher"))
 
 
 def command_ended(command_id: str, seconds: float = 60.0) -> Operation[Document]:

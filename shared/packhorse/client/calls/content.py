@@ -8,8 +8,8 @@ from packhorse.client.exchange import (
     Document,
     Operation,
     Request,
-    gathered,
     given,
+    listed,
     quoted,
     requested,
 )
@@ -74,17 +74,13 @@ def delete_node(path: str, *, if_match: str | None = None) -> Operation[Document
 def children(path: str, *, limit: int = 1_000) -> Operation[list[Document]]:
     """Return the paths and types of what lies directly below a node."""
     url = f"/children{quoted(path)}"
-    found: list[Document] = (yield from gathered(url, "children", limit, _PAGE, "content"))[
-        "children"
-    ]
-    return found
+    return (yield from listed(url, "children", limit, _PAGE, "content"))
 
 
 def subtree(path: str, *, limit: int = 1_000) -> Operation[list[Document]]:
     """Return a node and what lies below it, in the order of the paths."""
     url = f"/subtrees{quoted(path)}"
-    found: list[Document] = (yield from gathered(url, "nodes", limit, _PAGE, "content"))["nodes"]
-    return found
+    return (yield from listed(url, "nodes", limit, _PAGE, "content"))
 
 
 def _of(path: str) -> str:

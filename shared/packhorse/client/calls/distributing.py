@@ -13,8 +13,8 @@ from packhorse.client.exchange import (
     Pause,
     Request,
     deadline_in,
-    gathered,
     given,
+    listed,
     repeated_by_key,
     requested,
     segment,
@@ -107,10 +107,7 @@ def distributions(
     """
     filters = given(path_prefix=path_prefix, node=node, action=action, user=user, state=state)
     path = with_query("/distributions", **filters)
-    found: list[Document] = (yield from gathered(path, "distributions", limit, _PAGE, "publisher"))[
-        "distributions"
-    ]
-    return found
+    return (yield from listed(path, "distributions", limit, _PAGE, "publisher"))
 
 
 def wait_for(distribution_id: str, seconds: float = 60.0) -> Operation[Document]:

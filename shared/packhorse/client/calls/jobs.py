@@ -13,8 +13,8 @@ from packhorse.client.exchange import (
     answered_by_key,
     deadline_in,
     done,
-    gathered,
     given,
+    listed,
     repeated_by_key,
     requested,
     segment,
@@ -60,8 +60,7 @@ def jobs(
 ) -> Operation[list[Document]]:
     """Return unfinished jobs, oldest first; with `state="HISTORY"` the others, newest first."""
     path = with_query("/jobs", state=state, topic=topic, queue=queue, id=id)
-    found: list[Document] = (yield from gathered(path, "jobs", limit, _PAGE, "jobs"))["jobs"]
-    return found
+    return (yield from listed(path, "jobs", limit, _PAGE, "jobs"))
 
 
 def job_ended(number: int, seconds: float = 60.0) -> Operation[Document]:
@@ -115,10 +114,7 @@ def job_topics() -> Operation[list[Document]]:
 
 def schedules(*, limit: int = 1_000) -> Operation[list[Document]]:
     """Return the schedules: when they are due, and what they give then."""
-    found: list[Document] = (yield from gathered("/schedules", "schedules", limit, _PAGE, "jobs"))[
-        "schedules"
-    ]
-    return found
+    return (yield from listed("/schedules", "schedules", limit, _PAGE, "jobs"))
 
 
 def put_schedule(name: str, topic: str, **settings: Any) -> Operation[Document]:

@@ -14,6 +14,7 @@ from packhorse.client.exchange import (
     done,
     gathered,
     given,
+    listed,
     repeated_by_key,
     requested,
     segment,
@@ -92,10 +93,7 @@ def subscriber(name: str) -> Operation[Document]:
 def errors(subscriber: str, *, limit: int = 100) -> Operation[list[Document]]:
     """Return the packages that a subscriber gave up on: `offset`, `paths`, `reason`."""
     path = f"/queues/{segment(subscriber)}/errors"
-    found: list[Document] = (yield from gathered(path, "entries", limit, _PAGE, "publisher"))[
-        "entries"
-    ]
-    return found
+    return (yield from listed(path, "entries", limit, _PAGE, "publisher"))
 
 
 def redistribute(

@@ -15,8 +15,8 @@ from packhorse.client.exchange import (
     Document,
     Operation,
     Request,
-    gathered,
     given,
+    listed,
     repeated_by_key,
     requested,
     segment,
@@ -56,10 +56,7 @@ def release(named: str) -> Operation[Document]:
 def releases(*, state: str | None = None, limit: int = 100) -> Operation[list[Document]]:
     """Return releases by their moments, those without one last."""
     path = with_query("/releases", **given(state=state))
-    found: list[Document] = (yield from gathered(path, "releases", limit, _PAGE, "publisher"))[
-        "releases"
-    ]
-    return found
+    return (yield from listed(path, "releases", limit, _PAGE, "publisher"))
 
 
 def add_to_release(named: str, *paths: str, deep: Sequence[str] = ()) -> Operation[Document]:
