@@ -14,7 +14,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from packhorse.bookkeeping import subscriber_rows
 from packhorse.db.transactions import as_bookkeeper
-from packhorse.wire.messages import Status, SubscriberState, SubscriptionState
+from packhorse.wire.messages import SubscriberState, SubscriptionState
 from packhorse.wire.topics import PACKAGE_RETENTION_MS
 from packhorse_services.publisher.distributions.import_moments import imported_by
 from packhorse_services.publisher.outcomes.distribution_state import Reached, ReachedBy
@@ -203,7 +203,9 @@ class DeliveryStatusQuery:
             (self._queues.agent, offset, package_id, self._queues.feed.identity),
         )
         return {
-            name: DeliveryTo(name, _STATES[status], True, attempts, reason, since_ms=decided_ms)
+            name: DeliveryTo(
+                name, DeliveryState(status), True, attempts, reason, since_ms=decided_ms
+            )
             for name, status, attempts, reason, decided_ms in await rows.fetchall()
         }
 
@@ -285,12 +287,3 @@ def _why_it_stands(subscription: SubscriberState) -> str:
         return ""
     state, error = subscription.state.value, subscription.last_error
     return f"{state}: {error}" if error else state
-
-
-_STATES = {
-    Status.IMPORTED.value: DeliveryState.IMPORTED,
-    Status.REMOVED.value: DeliveryState.REMOVED,
-    Status.REMOVED_FAILED.value: DeliveryState.REMOVED_FAILED,
-    Status.SKIPPED.value: DeliveryState.SKIPPED,
-    Status.DUPLICATE.value: DeliveryState.DUPLICATE,
-}

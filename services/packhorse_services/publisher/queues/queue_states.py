@@ -37,16 +37,9 @@ class LengthUnknown(enum.Enum):
     """They are more than the cache may hold."""
 
 
-OWN_STATES = frozenset(
-    {
-        SubscriptionState.GAP,
-        SubscriptionState.JOURNAL_MISMATCH,
-        SubscriptionState.WAITING_FOR_LEASE,
-        SubscriptionState.WAITING_FOR_JOURNAL,
-        SubscriptionState.PAUSED,
-        SubscriptionState.STOPPED,
-        SubscriptionState.WAITING_FOR_SUBSCRIBER,
-        SubscriptionState.LOADING,
-    }
-)
+OWN_STATES = frozenset(SubscriptionState) - {
+    SubscriptionState.RUNNING,
+    SubscriptionState.IDLE,
+    SubscriptionState.BLOCKED,
+}
 """What a subscriber says of itself that a queue shows as it is."""
