@@ -80,6 +80,16 @@ class StoredCommand:
         return ControlCommand(*common, _DESIRED_BY[kind], *more)
 
 
+@dataclass(frozen=True, slots=True)
+class CommandQuery:
+    """Which commands are asked for, how many, and behind the one with which id."""
+
+    subscriber: str | None
+    state: str | None
+    limit: int
+    cursor: str | None
+
+
 def kind_of(command: Command) -> CommandKind:
     """Return what a command asks."""
     if isinstance(command, ControlCommand):
@@ -188,27 +198,6 @@ def find(connection: Connection, agent: str, command_id: str) -> StoredCommand |
             "SELECT * FROM bookkeeping.command WHERE agent = %s AND command_id = %s",
             (agent, command_id),
         ).fetchone()
-
-
-def page(
-    connection: Connection,
-    agent: str,
-    *,
-    subscriber: str | None,
-    state: str | None,
-    behind: str | None,
-    limit: int,
-) -> Sequence[StoredCommand]:
-    """Return the newest commands, newest first, or the next after the one with the id `behind`.
-
-    What follows a command that is forgotten by now is forgotten too: an empty page.
-    """
-    from packhorse.db.composed import composed
-    from packhorse_services.publisher.commands.command_search import newest
-
-    wanted = newest(agent, subscriber=subscriber, state=state, behind=behind, limit=limit)
-    with connection.cursor(row_factory=class_row(StoredCommand)) as cursor:
-        return cursor.execute(*composed(wanted)).fetchall()
 
 
 def forget(connection: Connection, older_than_s: float, limit: int) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from packhorse.db.pool import Lender
@@ -19,7 +20,7 @@ from packhorse.wire.messages import (
 )
 from packhorse_services.publisher.commands import command_rows
 from packhorse_services.publisher.commands.clearing import Bound, bound_of
-from packhorse_services.publisher.commands.command_rows import StoredCommand
+from packhorse_services.publisher.commands.command_rows import CommandQuery, StoredCommand
 from packhorse_services.publisher.commands.command_sender import CommandSender
 from packhorse_services.publisher.queues.queue import Queues
 
@@ -122,23 +123,13 @@ class CommandIssuer:
             raise UnknownCommand(f"no command {command_id}, or it is older than 30 days")
         return found
 
-    async def page(
-        self, *, subscriber: str | None, state: str | None, behind: str | None, limit: int
-    ) -> list[StoredCommand]:
-        """Return the newest commands, newest first, or those that follow the id `behind`."""
+    async def page(self, wanted: CommandQuery) -> Sequence[StoredCommand]:
+        """Return commands as `command_search.page` does."""
+        from packhorse_services.publisher.commands.command_search import page
 
-        def read() -> list[StoredCommand]:
+        def read() -> Sequence[StoredCommand]:
             with writing(self._pool.connection) as connection:
-                return list(
-                    command_rows.page(
-                        connection,
-                        self.agent,
-                        subscriber=subscriber,
-                        state=state,
-                        behind=behind,
-                        limit=limit,
-                    )
-                )
+                return page(connection, self.agent, wanted)
 
         return await asyncio.to_thread(read)
 

@@ -54,7 +54,10 @@ class CommandDocument(BaseModel):
     agent: str
     subscriber: str
     kind: Literal["CLEAR", "PAUSE", "RESUME", "STOP", "RESET", "RETRY"]
-    offset: int | None = Field(description="Of CLEAR: the last removed; of RESET: the new one")
+    offset: int | None = Field(
+        validation_alias="log_offset",
+        description="Of CLEAR: the last removed; of RESET: the new one",
+    )
     issued_by: str
     state: State = Field(
         description="ISSUED, then SENT to the journal, SEEN by the subscriber, APPLIED or REJECTED"
@@ -77,23 +80,7 @@ class CommandList(BaseModel):
 
 def command_document(command: StoredCommand) -> CommandDocument:
     """Show a command."""
-    return CommandDocument.model_validate(
-        {
-            "command_id": command.command_id,
-            "agent": command.agent,
-            "subscriber": command.subscriber,
-            "kind": command.kind,
-            "offset": command.log_offset,
-            "issued_by": command.issued_by,
-            "state": command.state,
-            "issued_at": command.issued_at,
-            "sent_at": command.sent_at,
-            "seen_at": command.seen_at,
-            "ended_at": command.ended_at,
-            "removed": command.removed,
-            "reason": command.reason,
-        }
-    )
+    return CommandDocument.model_validate(command, from_attributes=True)
 
 
 def clear_bound(agent: str, subscriber: str, bound: Bound) -> ClearBound:

@@ -1,7 +1,7 @@
 """Operating subscribers over HTTP: clear, pause, resume, stop, retry, reset, and their ends."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -11,7 +11,7 @@ from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse.wire.messages import DesiredState
-from packhorse_services.publisher.commands.command_rows import StoredCommand
+from packhorse_services.publisher.commands.command_rows import CommandQuery, StoredCommand
 from packhorse_services.publisher.commands.issuing import UnknownCommand
 from packhorse_services.publisher.commands.schemas import (
     ClearAccepted,
@@ -137,16 +137,6 @@ async def forget_subscriber(request: Request, subscriber: SubscriberName, caller
     await of(request).forgetting.forget(storable(subscriber), user=caller.name)
 
 
-@dataclass(frozen=True)
-class CommandQuery:
-    """Which commands are asked for."""
-
-    subscriber: str | None
-    state: State | None
-    limit: int
-    cursor: str | None
-
-
 async def _command_query(
     subscriber: Annotated[str | None, Query(max_length=200, pattern=_NO_NUL)] = None,
     state: State | None = None,
@@ -167,12 +157,11 @@ async def list_commands(
     commands, limit = of(request).commands, requested.limit
     if requested.subscriber is not None:
         await of(request).subscriber_names.check(requested.subscriber)
-    wanted = {"subscriber": requested.subscriber, "state": requested.state}
-    found = await commands.page(**wanted, behind=requested.cursor, limit=limit + 1)
+    found = await commands.page(replace(requested, limit=limit + 1))
     following = None
     if len(found) > limit:
-        last = found[limit - 1].command_id
-        following = page_url("/commands", **wanted, limit=limit, cursor=last)
+        last = replace(requested, cursor=found[limit - 1].command_id)
+        following = page_url("/commands", **asdict(last))
     response.headers.update(link_to(following))
     shown = [command_document(command) for command in found[:limit]]
     return CommandList(agent=commands.agent, commands=shown, next=following)
