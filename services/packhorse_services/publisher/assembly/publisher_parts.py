@@ -47,10 +47,7 @@ from packhorse_services.publisher.queues.cache.queue_feed import QueueFeed
 from packhorse_services.publisher.queues.error_counts import ErrorCounts
 from packhorse_services.publisher.queues.history.answering import QueueHistories
 from packhorse_services.publisher.queues.history.sampler import QueueSampler
-from packhorse_services.publisher.queues.known_subscribers import (
-    SubscriberForgetting,
-    SubscriberNames,
-)
+from packhorse_services.publisher.queues.known_subscribers import KnownSubscribers
 from packhorse_services.publisher.queues.queue import Queues
 from packhorse_services.publisher.queues.subscribers import Subscribers
 from packhorse_services.publisher.queues.topic_follower import TopicFollower
@@ -156,8 +153,7 @@ class _Assembly:
             ),
             dry_runs=DryRuns(self.pool.share(AT_ONCE), limits_of(self.settings)),
             releases=self.releases,
-            subscriber_names=SubscriberNames(self.routes_pool, self.queues),
-            forgetting=SubscriberForgetting(self.routes_pool, self.queues),
+            known_subscribers=KnownSubscribers(self.routes_pool, self.queues),
             histories=QueueHistories(self.routes_pool, self.settings.agent),
             blobs=self.backends.blobs,
             orphan_grace=timedelta(hours=self.settings.orphan_grace_hours),

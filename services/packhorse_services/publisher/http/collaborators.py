@@ -17,10 +17,7 @@ from packhorse_services.publisher.publish.admission import Admission
 from packhorse_services.publisher.publish.dry_run import DryRuns
 from packhorse_services.publisher.publish.request_intake import RequestIntake
 from packhorse_services.publisher.queues.history.answering import QueueHistories
-from packhorse_services.publisher.queues.known_subscribers import (
-    SubscriberForgetting,
-    SubscriberNames,
-)
+from packhorse_services.publisher.queues.known_subscribers import KnownSubscribers
 from packhorse_services.publisher.queues.queue import Queues
 from packhorse_services.publisher.releases.planning import Releases
 
@@ -38,8 +35,7 @@ class Collaborators:
     hub: EventHub
     commands: CommandIssuer
     producers: ProducerRegistry
-    subscriber_names: SubscriberNames
-    forgetting: SubscriberForgetting
+    known_subscribers: KnownSubscribers
     histories: QueueHistories
     dry_runs: DryRuns
     releases: Releases

@@ -26,15 +26,19 @@ from packhorse_services.publisher.commands.schemas import (
     command_document,
 )
 from packhorse_services.publisher.http.collaborators import of
-from packhorse_services.publisher.http.error_routes import storable
-from packhorse_services.publisher.http.fields import Clearer, Operator, Reader, SubscriberName
+from packhorse_services.publisher.http.fields import (
+    Clearer,
+    Operator,
+    Reader,
+    StorableName,
+    SubscriberName,
+)
 
 router = APIRouter(route_class=StrictRoute, tags=["commands"])
 
 MAX_PAGE = 1_000
 _ALL = ClearBody()
 
-_NO_NUL = r"^[^\x00]*$"
 _ID = r"^[0-9a-f]{32}$"
 
 
@@ -134,11 +138,11 @@ async def forget_subscriber(request: Request, subscriber: SubscriberName, caller
 
     It leaves the lists, the queues and the gauges of this publisher agent, and what it did is kept.
     """
-    await of(request).forgetting.forget(storable(subscriber), user=caller.name)
+    await of(request).known_subscribers.forget(subscriber, user=caller.name)
 
 
 async def _command_query(
-    subscriber: Annotated[str | None, Query(max_length=200, pattern=_NO_NUL)] = None,
+    subscriber: Annotated[StorableName | None, Query(max_length=200)] = None,
     state: State | None = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
     cursor: Annotated[str | None, Query(pattern=_ID)] = None,
@@ -156,7 +160,7 @@ async def list_commands(
     """List what operators did in the last 30 days, newest first."""
     commands, limit = of(request).commands, requested.limit
     if requested.subscriber is not None:
-        await of(request).subscriber_names.check(requested.subscriber)
+        await of(request).known_subscribers.check(requested.subscriber)
     found = await commands.page(replace(requested, limit=limit + 1))
     following = None
     if len(found) > limit:

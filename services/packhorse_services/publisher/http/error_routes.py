@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from packhorse.runtime.cursors import foreign_cursor, read_cursor, write_cursor
 from packhorse.runtime.paging import link_to, page_url
-from packhorse.runtime.problems import Problem, documented
+from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.publisher.distributions.schemas import DistributionAccepted
 from packhorse_services.publisher.http.collaborators import of
@@ -85,7 +85,6 @@ async def get_error_queue(
 ) -> Response:
     """Return the packages that a subscriber gave up on, oldest first; each is kept for 30 days."""
     publisher = of(request)
-    subscriber = storable(subscriber)
     place = _read_place(cursor)
     length = await publisher.errors.count(subscriber)  # first: all that it counts can be paged
     page = await publisher.errors.page(subscriber, place, limit)
@@ -166,19 +165,11 @@ async def redistribute(
     path that the author has again is refused with 409: distribute what is there instead.
     """
     publisher = of(request)
-    subscriber = storable(subscriber)
     failed = await publisher.errors.find(subscriber, offset, publisher.queues.feed.identity)
     wait = wanted_wait(headers.prefer)
     requested = Redistribution(publisher, subscriber, caller, again, awaited=wait is not None)
     accepted = await requested.of(failed, headers.idempotency_key)
     return await answer(request, accepted, wait)
-
-
-def storable(name: str) -> str:
-    """Return a subscriber's name. Raises `Problem` for what no database can hold."""
-    if not name.isprintable():
-        raise Problem(404, detail="no subscriber can have this name")
-    return name
 
 
 def _write_place(place: ErrorQueuePlace) -> str:

@@ -10,7 +10,6 @@ from packhorse.errors import PackhorseError
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictBody, StrictRoute
 from packhorse_services.publisher.http.collaborators import of
-from packhorse_services.publisher.http.error_routes import storable
 from packhorse_services.publisher.http.fields import Clearer, Distributor, SubscriberName
 from packhorse_services.publisher.http.redistribution import AlreadyRedistributed, Redistribution
 from packhorse_services.publisher.outcomes.error_queue import (
@@ -104,7 +103,6 @@ async def redistribute_entries(
     distributed again before is left alone and named with that distribution.
     """
     publisher = of(request)
-    subscriber = storable(subscriber)
     entries, more = await _selected(request, subscriber, body, waiting=body.offsets is None)
     requested = Redistribution(publisher, subscriber, caller, body.again)
     places = asyncio.Semaphore(_AT_ONCE)
@@ -123,7 +121,6 @@ async def dismiss_entries(
     request: Request, subscriber: SubscriberName, caller: Clearer, body: EntriesBody
 ) -> Dismissed:
     """Take entries off the error queue. What became of their packages stays known."""
-    subscriber = storable(subscriber)
     entries, more = await _selected(request, subscriber, body)
     errors = of(request).errors
     offsets = await errors.dismiss(subscriber, entries, caller.name)
@@ -141,7 +138,7 @@ async def dismiss_entry(
     caller: Clearer,
 ) -> None:
     """Take an entry off the error queue. What became of its package stays known."""
-    subscriber, publisher = storable(subscriber), of(request)
+    publisher = of(request)
     found = await publisher.errors.find(subscriber, offset, publisher.queues.feed.identity)
     await publisher.errors.dismiss(subscriber, [_entry(found)], caller.name)
 

@@ -10,7 +10,7 @@ from packhorse.runtime.openapi import event_stream
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.publisher.http.collaborators import of
-from packhorse_services.publisher.http.fields import Reader
+from packhorse_services.publisher.http.fields import Reader, StorableName
 from packhorse_services.publisher.live.event_id import read_position
 from packhorse_services.publisher.live.event_stream import PublisherEventStream
 from packhorse_services.publisher.live.events import EVENTS, EventType
@@ -30,7 +30,7 @@ async def open_stream(
         Query(max_length=100, description="Some of package, status, distributed, subscriber"),
     ] = _DEFAULT_TYPES,
     subscriber: Annotated[
-        str | None,
+        StorableName | None,
         Query(min_length=1, max_length=200, description="Only what is about this one: no package"),
     ] = None,
     last_event_id: Annotated[
@@ -47,7 +47,7 @@ async def open_stream(
     """
     wanted = StreamFilter(_types(types), subscriber)
     if subscriber is not None:
-        await of(request).subscriber_names.check(subscriber)
+        await of(request).known_subscribers.check(subscriber)
     position = read_position(last_event_id) if last_event_id else None
     hub = of(request).hub
     with hub.place(request.scope):

@@ -138,7 +138,7 @@ async def get_queue_history(
 ) -> QueueHistory:
     """Return how a queue was in the last hours: a sample is taken each minute, and kept a day."""
     publisher = of(request)
-    await publisher.subscriber_names.check(subscriber)
+    await publisher.known_subscribers.check(subscriber)
     return await publisher.histories.one(window_of(hours, points), subscriber)
 
 

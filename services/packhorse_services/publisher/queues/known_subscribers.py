@@ -91,8 +91,19 @@ class SubscriberLive(Permanent):
     """The subscriber announces itself, and would be known again at once."""
 
 
-class SubscriberForgetting:
-    """Of one publisher agent; other replicas forget the same within half a minute."""
+_STORED = """
+    SELECT EXISTS (SELECT FROM bookkeeping.outcome WHERE agent = %(agent)s
+            AND subscriber = %(subscriber)s)
+        OR EXISTS (SELECT FROM bookkeeping.command WHERE agent = %(agent)s
+            AND subscriber = %(subscriber)s)
+"""
+
+
+class KnownSubscribers:
+    """Whom one publisher agent has ever known; all replicas forget the same within half a minute.
+
+    Names are such that a database can hold.
+    """
 
     def __init__(self, pool: AsyncConnectionPool[AsyncConnection], queues: Queues) -> None:
         self._pool, self._queues = pool, queues
@@ -120,21 +131,6 @@ class SubscriberForgetting:
             await audit(connection, (name, agent, user), "FORGET", {"last_seen_ms": until_ms})
         subscribers.leave_out({name: until_ms})
 
-
-_STORED = """
-    SELECT EXISTS (SELECT FROM bookkeeping.outcome WHERE agent = %(agent)s
-            AND subscriber = %(subscriber)s)
-        OR EXISTS (SELECT FROM bookkeeping.command WHERE agent = %(agent)s
-            AND subscriber = %(subscriber)s)
-"""
-
-
-class SubscriberNames:
-    """The names of one publisher agent's subscribers, also of those that left."""
-
-    def __init__(self, pool: AsyncConnectionPool[AsyncConnection], queues: Queues) -> None:
-        self._pool, self._queues = pool, queues
-
     async def check(self, subscriber: str) -> None:
         """Raise `UnknownSubscriber` for whom nobody announced and nothing is stored of."""
         try:
@@ -144,8 +140,6 @@ class SubscriberNames:
                 raise
 
     async def _is_stored(self, subscriber: str) -> bool:
-        if "\x00" in subscriber:  # no text in the database can hold it
-            return False
         async with as_bookkeeper(self._pool) as connection:
             agent = self._queues.agent
             if await subscriber_rows.is_stored(connection, agent, subscriber):
