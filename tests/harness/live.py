@@ -5,6 +5,8 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from fastapi.sse import ServerSentEvent
+
 from packhorse.messaging.api import Outgoing, TopicSpec
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from packhorse.wire.codec import encode_distributed, encode_status
@@ -23,7 +25,7 @@ from packhorse_services.publisher.live.agent_log import event_logs
 from packhorse_services.publisher.live.event_id import EventSource, mark_of, read_position
 from packhorse_services.publisher.live.events import EventType
 from packhorse_services.publisher.live.recent_events import RecentEvents
-from packhorse_services.publisher.live.stream_reader import SseEvent, StreamFilter, StreamReader
+from packhorse_services.publisher.live.stream_reader import StreamFilter, StreamReader
 
 TOPICS = Topics()
 AGENT = "main"
@@ -112,7 +114,7 @@ class Replica:
         self._tails[source] = (mark, end)
 
 
-def read_round(replica: Replica, subscription: StreamReader) -> Iterator[SseEvent]:
+def read_round(replica: Replica, subscription: StreamReader) -> Iterator[ServerSentEvent]:
     """Yield one round of a stream, as `EventStream` does."""
     for source in subscription.sources():
         found = subscription.recent(source)
@@ -145,13 +147,13 @@ class Client:
         self.last_id = subscription.id
         return subscription
 
-    def take(self, reported: SseEvent) -> None:
+    def take(self, reported: ServerSentEvent) -> None:
         """Check an event against what must come next, and remember its id."""
-        document = json.loads(reported.data)
-        if reported.name == "gap":
+        document = json.loads(str(reported.raw_data))
+        if reported.event == "gap":
             self._take_gap(document)
         else:
-            source = _SOURCES[reported.name]
+            source = _SOURCES[str(reported.event)]
             generation, number = map(int, document["package_id"].split(":"))
             assert (generation, number) == self.next_of(source), reported
             self.expected[source] = generation, number + 1

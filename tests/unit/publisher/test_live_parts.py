@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from fastapi.sse import ServerSentEvent
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from packhorse_services.publisher.live.event_id import (
     write_position,
 )
 from packhorse_services.publisher.live.events import EventType, SubscriberEvent
-from packhorse_services.publisher.live.stream_reader import SseEvent, StreamFilter, StreamReader
+from packhorse_services.publisher.live.stream_reader import StreamFilter, StreamReader
 from packhorse_services.publisher.live.subscriber_states import StatesSeen
 from tests.harness.live import EVERYTHING, NAMES, NEVER, Logs, Replica, message, read_round
 
@@ -49,8 +50,8 @@ def test_a_mark_distinguishes_topics_and_partitions() -> None:
     assert len({mark_of("one", 0), mark_of("one", 1), mark_of("two", 0)}) == 3
 
 
-def everything_reported(replica: Replica, reader: StreamReader) -> list[SseEvent]:
-    reported: list[SseEvent] = []
+def everything_reported(replica: Replica, reader: StreamReader) -> list[ServerSentEvent]:
+    reported: list[ServerSentEvent] = []
     before = ""
     while before != reader.id:
         before = reader.id
@@ -58,7 +59,9 @@ def everything_reported(replica: Replica, reader: StreamReader) -> list[SseEvent
     return reported
 
 
-def from_the_beginning(replica: Replica, wanted: StreamFilter = EVERYTHING) -> list[SseEvent]:
+def from_the_beginning(
+    replica: Replica, wanted: StreamFilter = EVERYTHING
+) -> list[ServerSentEvent]:
     return everything_reported(
         replica, StreamReader(replica.logs, wanted, read_position("p0-s0-e0"))
     )
@@ -71,14 +74,14 @@ def test_only_what_is_wanted_is_reported_and_the_rest_counts_as_seen() -> None:
             logs.append(source, subscriber=subscriber)
         logs.append(source, "another-agent")
     replica = Replica(logs)
-    names = [reported.name for reported in from_the_beginning(replica)]
+    names = [reported.event for reported in from_the_beginning(replica)]
     assert names == ["package"] * 2 + ["status"] * 2 + ["distributed"] * 2
     only = StreamFilter(frozenset({EventType.STATUS}))
-    assert [reported.name for reported in from_the_beginning(replica, only)] == ["status"] * 2
+    assert [reported.event for reported in from_the_beginning(replica, only)] == ["status"] * 2
     about = from_the_beginning(replica, StreamFilter(EVERYTHING.types, "golden"))
-    assert [reported.name for reported in about] == ["status", "distributed"]
-    assert json.loads(about[0].data)["subscriber"] == "golden"
-    end = StreamReader(replica.logs, EVERYTHING, read_position(about[-1].id))
+    assert [reported.event for reported in about] == ["status", "distributed"]
+    assert json.loads(str(about[0].raw_data))["subscriber"] == "golden"
+    end = StreamReader(replica.logs, EVERYTHING, read_position(str(about[-1].id)))
     assert end.cursor(EventSource.PACKAGE).offset == 3
 
 
@@ -89,14 +92,14 @@ def test_r2_a_position_beyond_the_end_is_reported_and_the_log_begins_again() -> 
     replica = Replica(logs)
     position = read_position("p0-s99-e0")
     reported = everything_reported(replica, StreamReader(replica.logs, EVERYTHING, position))
-    assert [one.name for one in reported] == ["gap", "status", "status", "status"]
-    assert json.loads(reported[0].data) == {
+    assert [one.event for one in reported] == ["gap", "status", "status", "status"]
+    assert json.loads(str(reported[0].raw_data)) == {
         "source": "status",
         "from_offset": 99,
         "to_offset": 0,
         "reason": "BEYOND_END",
     }
-    assert read_position(reported[0].id)[EventSource.STATUS].offset == 0
+    assert read_position(str(reported[0].id))[EventSource.STATUS].offset == 0
 
 
 def test_r14_a_package_that_cant_be_read_is_reported_and_what_is_no_message_is_not() -> None:
@@ -108,8 +111,8 @@ def test_r14_a_package_that_cant_be_read_is_reported_and_what_is_no_message_is_n
     broken = {AGENT_HEADER: b"main", PACKAGE_ID_HEADER: b"id\xff", "entry": b"\xff\xff"}
     logs.journal.append(NAMES[EventSource.PACKAGE], Outgoing(b"", broken)).result()
     reported = from_the_beginning(Replica(logs))
-    assert [one.name for one in reported] == ["package", "package"]
-    shown = json.loads(reported[1].data)
+    assert [one.event for one in reported] == ["package", "package"]
+    shown = json.loads(str(reported[1].raw_data))
     assert (shown["package_id"], shown["action"], shown["offset"]) == ("id\ufffd", None, 2)
 
 

@@ -14,7 +14,7 @@ from packhorse_services.publisher.live.event_hub import EventHub
 from packhorse_services.publisher.live.event_id import EventSource, Position
 from packhorse_services.publisher.live.events import EventType
 from packhorse_services.publisher.live.recent_events import EventBatch
-from packhorse_services.publisher.live.stream_reader import SseEvent, StreamFilter, StreamReader
+from packhorse_services.publisher.live.stream_reader import StreamFilter, StreamReader
 from packhorse_services.publisher.live.subscriber_states import StatesSeen
 
 logger = logging.getLogger(__name__)
@@ -58,13 +58,13 @@ class PublisherEventStream(EventStream):
         before = self._reader.id
         async for reported in self._events():
             self._note_sent()
-            yield ServerSentEvent(event=reported.name, raw_data=reported.data, id=reported.id)
+            yield reported
         if self._position_is_due():
             self._note_sent()
             yield ServerSentEvent(id=self._sent, comment="position")
         self._moved = self._reader.id != before
 
-    async def _events(self) -> AsyncIterator[SseEvent]:
+    async def _events(self) -> AsyncIterator[ServerSentEvent]:
         for source in self._reader.sources():
             found = self._reader.recent(source) or await self._from_journal(source)
             if found is not None:
@@ -73,7 +73,7 @@ class PublisherEventStream(EventStream):
         if EventType.SUBSCRIBER in self._wanted.types:
             for state in self._states.news(self._hub.states.now()):
                 name, data = EventType.SUBSCRIBER.value, state.model_dump_json()
-                yield SseEvent(name, data, self._reader.id)
+                yield ServerSentEvent(event=name, raw_data=data, id=self._reader.id)
 
     async def _from_journal(self, source: EventSource) -> EventBatch | LogGap | None:
         try:

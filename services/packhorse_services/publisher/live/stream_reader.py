@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from pydantic import BaseModel
+from fastapi.sse import ServerSentEvent
 
 from packhorse_services.publisher.live.agent_log import AgentLog, LogGap
 from packhorse_services.publisher.live.event_id import (
@@ -21,15 +21,6 @@ _SOURCES = {
     EventSource.EVENT: EventType.DISTRIBUTED,
 }
 _AT_A_TIME = 200
-
-
-@dataclass(frozen=True, slots=True)
-class SseEvent:
-    """An event on its way to one client; `id` is where it goes on when this was the last."""
-
-    name: str
-    data: str
-    id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +78,18 @@ class StreamReader:
         """Return what comes next in one log; None when only the journal has it."""
         return self._logs[source].recent.read(self._cursors[source], _AT_A_TIME)
 
-    def as_events(self, source: EventSource, found: EventBatch | LogGap) -> Iterator[SseEvent]:
+    def as_events(
+        self, source: EventSource, found: EventBatch | LogGap
+    ) -> Iterator[ServerSentEvent]:
         """Yield what the client gets of `found`, which came from its cursor, and move on."""
         if isinstance(found, LogGap):
             self._cursors[source] = found.after
-            yield SseEvent("gap", _json(found.event), self.id)
+            gap = found.event.model_dump_json()
+            yield ServerSentEvent(event="gap", raw_data=gap, id=self.id)
             return
         mark = found.after.mark
         for offset, event in found.events:
             self._cursors[source] = LogCursor(offset + 1, mark)
             if self.wanted.event(event):
-                yield SseEvent(event.type.value, event.data, self.id)
+                yield ServerSentEvent(event=event.type.value, raw_data=event.data, id=self.id)
         self._cursors[source] = found.after
-
-
-def _json(document: BaseModel) -> str:
-    return document.model_dump_json()
