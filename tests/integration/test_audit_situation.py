@@ -7,11 +7,8 @@ import pytest
 from psycopg import Connection
 
 from packhorse.db.connect import connect
-from packhorse_services.pipeline.audit.subscriber_state import (
-    AuditedSubscription,
-    Joined,
-    read_situation,
-)
+from packhorse_services.pipeline.audit.subscriber_state import AuditedSubscription, read_situation
+from packhorse_services.pipeline.history.bases import Joined
 from tests.harness.postgres import Databases
 
 

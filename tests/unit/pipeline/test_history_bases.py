@@ -6,6 +6,7 @@ from packhorse.snapshots.snapshot import ContentSnapshot, left_out, new_id
 from packhorse.snapshots.store import decode, encode
 from packhorse_services.pipeline.history.bases import (
     AddedSubscription,
+    Joined,
     began,
     known_agents,
     leaves_out,
@@ -21,6 +22,12 @@ def snapshot(
     return ContentSnapshot(
         *(new_id(), 1, "j", offset, "", agents, subscriber, 0, (), ()),
         left_out=left_out(absent),
+    )
+
+
+def joined(loaded: ContentSnapshot) -> Joined:
+    return Joined(
+        *(loaded.id, loaded.offset, loaded.publisher_agents, loaded.subscriber, loaded.left_out)
     )
 
 
@@ -59,13 +66,14 @@ def test_a_base_lacks_what_must_be_absent_and_nothing_else() -> None:
 
 
 def test_who_began_with_a_snapshot_goes_on_from_what_lacks_the_same() -> None:
-    start = snapshot(5, "a", subscriber="golden", absent=(2,))
+    golden = snapshot(5, "a", subscriber="golden", absent=(2,))
+    start = joined(golden)
 
     def goes_on(offset: int, *offsets: int, whose: str = "golden", absent: int = 2) -> bool:
         base = snapshot(offset, "a", subscriber=whose, absent=(absent,))
         return leaves_out(base, "s", offsets, start)
 
-    assert leaves_out(start, "s", (4,), start)
+    assert leaves_out(golden, "s", (4,), start)
     assert goes_on(9, 4, 10)
     assert not goes_on(9, 8)
     assert not goes_on(9, absent=3)
@@ -134,5 +142,5 @@ def test_onto_which_base_a_subscription_may_be_folded_that_was_added_later(
     good: bool,
 ) -> None:
     base = snapshot(5, *agents)
-    suits = suits_added(base, {"b": subscription}, first, unknown=unknown, start=base)
+    suits = suits_added(base, {"b": subscription}, first, unknown=unknown, start=joined(base))
     assert suits == good

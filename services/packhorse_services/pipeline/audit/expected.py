@@ -16,7 +16,7 @@ from packhorse_services.pipeline.audit.joining import SubscriberStart, joining
 from packhorse_services.pipeline.audit.subscriber_state import Situation
 from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.history.bases import AddedSubscription, Start
+from packhorse_services.pipeline.history.bases import AddedSubscription, Joined
 from packhorse_services.pipeline.history.beginning import BaseRules, Beginning, beginning
 from packhorse_services.pipeline.history.content import ContentHistory, content_from
 from packhorse_services.pipeline.history.decoding import CLEAR
@@ -42,7 +42,7 @@ class Case:
     situation: Situation
     removed: tuple[tuple[str, int], ...]
     """Publisher agent and offset of the packages that it did not import, in order."""
-    start: Start | None
+    start: Joined | None
     named: tuple[int, ...]
     since_start: bool
     """Whether only what came after each subscription's beginning counts."""
@@ -71,7 +71,7 @@ class Case:
         }
 
     @property
-    def unlike(self) -> Start | None:
+    def unlike(self) -> Joined | None:
         """What it began with, when that lacks other packages than it has removed up to there."""
         start, added = self.start, self.added
         if start is None:
@@ -158,7 +158,7 @@ class Expectations:
         Raises `TaskRefused` when the archive lacks it: it ends too early, begins too late, has
         a gap, or is of another journal.
         """
-        began = self._joining(subscriber, situation)
+        began = self._joining(situation)
         newest = self._end.reached(situation)
         removed = tuple(self._removed(subscriber, situation))  # what it said of these is there now
         named = tuple(self._headers(situation, newest.version).named_for(subscriber))
@@ -167,8 +167,7 @@ class Expectations:
             try:
                 begin = self._begin(subscriber, case, newest)
             except TaskRefused as error:
-                reported = began.notes if situation.joined else ()
-                raise TaskRefused("; ".join([str(error), *reported])) from None
+                raise TaskRefused("; ".join([str(error), *began.notes])) from None
             self._make(subscriber, case, begin, newest.version)
         self._kept.move_to_end(case.key)
         return replace(self._kept[case.key][0], notes=began.notes)
@@ -241,11 +240,11 @@ class Expectations:
             (found.discard if imported else found.add)((agent, offset))
         return sorted(found)
 
-    def _joining(self, subscriber: str, situation: Situation) -> SubscriberStart:
+    def _joining(self, situation: Situation) -> SubscriberStart:
         if self._since_start:
             return SubscriberStart()
         with closing(open_blobs(self._blobs_url)) as blobs:
-            return joining(blobs, subscriber, situation)
+            return joining(blobs, situation)
 
     def _begin(self, subscriber: str, case: Case, newest: HistoryTarget) -> Beginning:
         """Return where the fold begins. Raises `TaskRefused` when the archive does not hold it."""

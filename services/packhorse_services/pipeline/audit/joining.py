@@ -1,41 +1,44 @@
-"""The snapshot that a subscriber began with: by its own record, or else as far as can be guessed.
+"""The snapshot that a subscriber began with, by its own record."""
 
-A database that joined before there were such records says where its subscriptions began, and
-nowhere which snapshot was loaded there.
-"""
-
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 
 from packhorse.blobs.api import BlobMissing, BlobStore
-from packhorse.snapshots.snapshot import ContentSnapshot, InvalidSnapshot, manifest_key_of
-from packhorse.snapshots.store import all_of, read
+from packhorse.snapshots.snapshot import InvalidSnapshot, manifest_key_of
+from packhorse.snapshots.store import read
 from packhorse_services.pipeline.audit.outcome import listed
-from packhorse_services.pipeline.audit.subscriber_state import (
-    AuditedSubscription,
-    Joined,
-    Situation,
-)
-from packhorse_services.pipeline.history.bases import Start
+from packhorse_services.pipeline.audit.subscriber_state import AuditedSubscription, Situation
+from packhorse_services.pipeline.history.bases import Joined
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriberStart:
     """What a subscriber began with, None when nothing is known, and what is to be said of it."""
 
-    start: Start | None = None
+    start: Joined | None = None
     notes: tuple[str, ...] = ()
 
 
-def joining(blobs: BlobStore, subscriber: str, situation: Situation) -> SubscriberStart:
-    """Return what `subscriber` began with. Raises `BlobStoreUnavailable`."""
-    if situation.joined is not None:
-        return _recorded(blobs, situation.joined, situation)
-    candidates = _candidates(blobs, subscriber, situation)
-    return SubscriberStart(
-        candidates[0] if candidates else None, tuple(_doubts(situation, candidates))
-    )
+def joining(blobs: BlobStore, situation: Situation) -> SubscriberStart:
+    """Return what a subscriber began with. Raises `BlobStoreUnavailable`."""
+    joined = situation.joined
+    if joined is None:
+        return SubscriberStart()
+    name = f"it joined by snapshot {joined.id} at offset {joined.offset}"
+    back = [
+        subscription for subscription in situation.continued if subscription.offset < joined.offset
+    ]
+    if back:
+        reported = (
+            f"{name}, and the subscription of {back[0].agent} was moved back to before that; until "
+            "it is there again, what the subscription has yet to import once more may be shown "
+            "as extra or different"
+        )
+        return SubscriberStart(None, (reported,))
+    try:
+        read(manifest_key_of(joined.offset, joined.id), blobs)
+    except (BlobMissing, InvalidSnapshot):
+        name += ", whose manifest the blob store no longer has"
+    return SubscriberStart(joined, (name,))
 
 
 def notes_of(situation: Situation) -> list[str]:
@@ -84,63 +87,3 @@ def _of_start(subscription: AuditedSubscription, joined: Joined | None) -> str:
         f"the subscription of {subscription.agent} was added after the snapshot, behind offset "
         f"{subscription.started}; of that agent only what came later counts"
     )
-
-
-def _recorded(blobs: BlobStore, joined: Joined, situation: Situation) -> SubscriberStart:
-    name = f"it joined by snapshot {joined.id} at offset {joined.offset}"
-    back = [
-        subscription for subscription in situation.continued if subscription.offset < joined.offset
-    ]
-    if back:
-        reported = (
-            f"{name}, and the subscription of {back[0].agent} was moved back to before that; until "
-            "it is there again, what the subscription has yet to import once more may be shown "
-            "as extra or different"
-        )
-        return SubscriberStart(None, (reported,))
-    try:
-        read(manifest_key_of(joined.offset, joined.id), blobs)
-    except (BlobMissing, InvalidSnapshot):
-        name += ", whose manifest the blob store no longer has"
-    return SubscriberStart(joined, (name,))
-
-
-def _candidates(blobs: BlobStore, subscriber: str, situation: Situation) -> list[ContentSnapshot]:
-    """Return the snapshots that it may have loaded, the one that it would choose first.
-
-    They are of just its publisher agents, at the one offset behind which all its subscriptions
-    began: those for it, those for everybody, and those for others (it may wait for one, ADR 0014).
-    """
-    starts = {subscription.started for subscription in situation.subscriptions}
-    start = starts.pop()
-    if starts or start < 0:
-        return []
-    found = [
-        one
-        for one in takewhile(lambda one: one.offset >= start, all_of(blobs))
-        if (one.offset, one.journal_id) == (start, situation.journal_id)
-        and set(one.publisher_agents) == set(situation.agents)
-    ]
-    return sorted(found, key=lambda one: (one.subscriber != subscriber, one.subscriber != ""))
-
-
-def _doubts(situation: Situation, candidates: Sequence[ContentSnapshot]) -> list[str]:
-    """Return what is to be said of a beginning that is not certain; the best candidate counts."""
-    if all(subscription.started < 0 for subscription in situation.subscriptions):
-        return []
-    if not candidates:
-        return [
-            "the blob store has no snapshot with which all its subscriptions can have begun; "
-            "if one was loaded, what that one left out is shown as missing"
-        ]
-    first, *others = candidates
-    reported = [
-        f"if it began with a snapshot, it is held to {first.id} at {first.offset} and the rest"
-    ]
-    unlike = [one for one in others if one.left_out != first.left_out]
-    if unlike:
-        reported.append(
-            f"it may have loaded {unlike[0].id} of that offset instead, which leaves out other "
-            "packages; what they changed is then shown as missing, extra or different"
-        )
-    return reported

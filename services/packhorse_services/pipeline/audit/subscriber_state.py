@@ -11,6 +11,7 @@ from packhorse.db.roles import act_as
 from packhorse.packages.path_filter import EVERYTHING, PathFilter
 from packhorse.wire.messages import Status
 from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.history.bases import Joined
 
 _MOST_STATUSES = 1_000_000
 
@@ -25,19 +26,6 @@ class AuditedSubscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """The last snapshot that was loaded into the database, by its own record."""
-
-    id: str
-    offset: int
-    agents: tuple[str, ...]
-    subscriber: str
-    """Whom it is for; empty for everybody."""
-    left_out: str
-    """Which packages up to there are not in it, as in a `ContentSnapshot`."""
-
-
-@dataclass(frozen=True, slots=True)
 class Situation:
     """Everything in the subscriber's own database that says what its content must be."""
 
@@ -46,7 +34,7 @@ class Situation:
     decided: tuple[tuple[str, int, bool], ...] = ()
     """Publisher agent, offset and whether it was imported, as far as it still remembers."""
     joined: Joined | None = None
-    """None also when nothing is known: it joined before databases said so."""
+    """None also when nothing is known: a reset forgets it."""
     path_filter: PathFilter = EVERYTHING
     """Which nodes it takes."""
 

@@ -2,29 +2,21 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from packhorse.snapshots.snapshot import ContentSnapshot, left_out
 
 
-class Start(Protocol):
-    """The snapshot that a subscriber began with: a `ContentSnapshot`, or what is left of it."""
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The last snapshot that was loaded into a subscriber's database, by its own record."""
 
-    @property
-    def id(self) -> str:
-        """Its id."""
-
-    @property
-    def offset(self) -> int:
-        """Up to where it holds the history."""
-
-    @property
-    def subscriber(self) -> str:
-        """Whom it is for, empty for everybody."""
-
-    @property
-    def left_out(self) -> str:
-        """Which packages up to there it lacks, as in a `ContentSnapshot`."""
+    id: str
+    offset: int
+    agents: tuple[str, ...]
+    subscriber: str
+    """Whom it is for; empty for everybody."""
+    left_out: str
+    """Which packages up to there are not in it, as in a `ContentSnapshot`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +65,7 @@ def serves(base: ContentSnapshot, agents: Collection[str], began: Mapping[str, i
 
 
 def leaves_out(
-    base: ContentSnapshot, subscriber: str, offsets: Collection[int], start: Start | None = None
+    base: ContentSnapshot, subscriber: str, offsets: Collection[int], start: Joined | None = None
 ) -> bool:
     """Return whether a snapshot lacks exactly the packages of `offsets` that are not above it.
 
@@ -97,7 +89,7 @@ def suits_added(
     began: Mapping[str, int],
     *,
     unknown: int,
-    start: Start | None,
+    start: Joined | None,
 ) -> bool:
     """Return whether added subscriptions can be folded onto a snapshot.
 

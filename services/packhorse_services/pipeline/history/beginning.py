@@ -17,7 +17,7 @@ from packhorse.wire.record import Undecodable
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.bases import (
     AddedSubscription,
-    Start,
+    Joined,
     began,
     leaves_out,
     serves,
@@ -62,7 +62,7 @@ class BaseRules:
     subscriber: str = ""
     left_out: Collection[int] = ()
     below: int | None = None
-    start: Start | None = None
+    start: Joined | None = None
     added: Mapping[str, AddedSubscription] = field(default_factory=dict)
 
     def last(self, target: HistoryTarget) -> int:
@@ -159,7 +159,7 @@ def _absent(
     return set(left_out).difference(*others)
 
 
-def _lacking(holes: list[tuple[int, int]], target: HistoryTarget, start: Start | None) -> str:
+def _lacking(holes: list[tuple[int, int]], target: HistoryTarget, start: Joined | None) -> str:
     """Return why the content is not known."""
     if start is not None:
         return (

@@ -60,6 +60,20 @@ class Site:
                 )
             connection.commit()
 
+    def loaded(self, snapshot: ContentSnapshot) -> None:
+        """Let the subscriber's record say that it has joined by this snapshot."""
+        with closing(connect(self.url, "tests")) as connection:
+            connection.execute(
+                "INSERT INTO bookkeeping.joined_snapshot "
+                "(snapshot_id, log_offset, journal_id, publisher_agents, left_out) "
+                "VALUES (%s, %s, %s, %s, %s)",
+                (
+                    *(snapshot.id, snapshot.offset, snapshot.journal_id),
+                    *(list(snapshot.publisher_agents), snapshot.left_out),
+                ),
+            )
+            connection.commit()
+
     def edit(self, statement: str) -> None:
         with closing(connect(self.url, "tests")) as connection:
             connection.execute(statement)

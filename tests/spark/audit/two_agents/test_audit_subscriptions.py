@@ -45,9 +45,7 @@ def test_who_began_behind_an_offset_is_audited_like_the_others_or_since_its_star
 
     audited = site.audit_kept("whole", "latest", "joined", "damaged")
     assert reported(audited["joined"]) == set()
-    notes = audited["joined"].notes
-    assert any("began behind offset 1" in note for note in notes)
-    assert any("the blob store has no snapshot" in note for note in notes)
+    assert any("began behind offset 1" in note for note in audited["joined"].notes)
     assert reported(audited["damaged"]) == {("missing", "/p0", 0), ("missing", "/p3", 3)}
     assert reported(audited["latest"]) == {("missing", "/p0", 0), ("missing", "/p1", 1)}
 
@@ -72,6 +70,7 @@ def test_r8_who_joined_by_a_snapshot_is_held_to_what_that_left_out(
     site.imported([0, 2, 3], {"main": (3, 2)})
     statuses(site.location, ("golden", 1, "REMOVED"))
     made = site.snapshot(request_of)
+    site.loaded(made)
     site.keep("whole")
     site.edit("DELETE FROM content.node WHERE path IN ('/p0', '/p3')")
     site.keep("damaged")
@@ -88,7 +87,7 @@ def test_r35_who_joined_by_another_ones_snapshot_is_not_held_to_what_names_that_
         site.write("main", f"/p{number}")
     site.imported([0, 2], {"main": (5, 2)})
     statuses(site.location, ("golden", 1, "REMOVED"))
-    site.snapshot(SnapshotRequest(2, subscriber="golden"))
+    site.loaded(site.snapshot(SnapshotRequest(2, subscriber="golden")))
     for name in ("golden", "staged"):
         site.history.add(page(f"/{name}", 1), to=[name])
     site.write("main", "/p5")
@@ -96,16 +95,3 @@ def test_r35_who_joined_by_another_ones_snapshot_is_not_held_to_what_names_that_
     site.snapshot(SnapshotRequest(5, subscriber="golden"))
     site.keep("staged")
     assert reported(site.audit_kept("staged")["staged"]) == set()
-
-
-@pytest.mark.depth
-def test_which_snapshot_was_loaded_is_not_certain_and_that_is_noted(site: Site) -> None:
-    for number in range(3):
-        site.write("main", f"/p{number}")
-    site.imported([0, 2], {"main": (2, 2)})
-    whole, other = site.snapshot(SnapshotRequest()), site.snapshot(SnapshotRequest(leave_out=(1,)))
-    audited = site.audit("run")
-    first, second = sorted((whole, other), key=lambda one: one.id, reverse=True)  # as chosen
-    assert reported(audited) == ({("missing", "/p1", 2)} if first == whole else set())
-    assert any(f"held to {first.id}" in note for note in audited.notes)
-    assert any(f"may have loaded {second.id}" in note for note in audited.notes)
