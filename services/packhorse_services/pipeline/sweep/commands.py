@@ -17,7 +17,7 @@ from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.sweep import marking, sweeping
 from packhorse_services.pipeline.sweep.marking import HOUR_MS
-from packhorse_services.pipeline.sweep.report import MarkSummary, Totals
+from packhorse_services.pipeline.sweep.report import SUMMARY, MarkSummary, Totals
 from packhorse_services.pipeline.sweep.stores import Stores, stores_of
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")]
@@ -121,7 +121,7 @@ def _report(summary: MarkSummary, what: str, totals: Totals, *, as_json: bool) -
     if as_json:
         shown = {"binaries": totals.binaries, "packages": totals.packages}
         counts = {kind: {"count": one.count, "bytes": one.bytes} for kind, one in shown.items()}
-        typer.echo(json.dumps({**summary.as_json(), what: counts}))
+        typer.echo(json.dumps({**SUMMARY.dump_python(summary, mode="json"), what: counts}))
         return
     typer.echo(summary.id)
     words = what.replace("_", " ")

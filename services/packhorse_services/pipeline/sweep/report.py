@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
+
+from pydantic import TypeAdapter
 
 from packhorse.blobs.api import StoredBlob
 from packhorse_services.pipeline.sweep.work import BlobScan, Scan
@@ -71,24 +73,9 @@ class MarkSummary:
         """Return the mark that ended so."""
         return replace(self, state=MarkState.FAILED, error=error[:400])
 
-    def as_json(self) -> dict[str, Any]:
-        """Return it as `--json` shows it."""
-        return {**asdict(self), "state": self.state.value, **_lists(self)}
 
-
-def _lists(summary: MarkSummary) -> dict[str, list[str]]:
-    return {name: list(getattr(summary, name)) for name in ("subscribers", "unreadable_keys")}
-
-
-def summary_of(stored: dict[str, Any]) -> MarkSummary:
-    """Return the mark of which `as_json` has given this."""
-    counts = {
-        name: Totals(*(BlobTotal(**stored[name][kind]) for kind in ("binaries", "packages")))
-        for name in ("listed", "unused", "swept")
-    }
-    names = ("subscribers", "unreadable_keys")
-    lists = {name: tuple(stored.get(name, ())) for name in names}  # older marks lack the second
-    return MarkSummary(**{**stored, **lists, "state": MarkState(stored["state"]), **counts})
+SUMMARY = TypeAdapter(MarkSummary)
+"""A mark as JSON: in the table of marks, and by `--json`."""
 
 
 List = Callable[[Sequence[str]], Iterator[StoredBlob]]

@@ -1,6 +1,5 @@
 """A mark's report in Delta tables below `marks/<mark id>`; Spark reads, compares and removes."""
 
-import json
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -38,12 +37,12 @@ from packhorse_services.pipeline.sweep.comparing import (
 )
 from packhorse_services.pipeline.sweep.on_executors import making, reading, removing
 from packhorse_services.pipeline.sweep.report import (
+    SUMMARY,
     BlobTotal,
     List,
     MarkSummary,
     Remove,
     Totals,
-    summary_of,
 )
 from packhorse_services.pipeline.sweep.work import BlobScan, Scan
 
@@ -73,7 +72,7 @@ def last_summary(location: Location, mark_id: str) -> MarkSummary | None:
             return None
         newest = f'SELECT summary FROM {queries.RELATION} ORDER BY "at" DESC LIMIT 1'  # noqa: S608
         found = list(queries.rows(held, newest))
-    return summary_of(json.loads(found[0]["summary"])) if found else None
+    return SUMMARY.validate_json(found[0]["summary"]) if found else None
 
 
 class SparkReport:
@@ -92,7 +91,7 @@ class SparkReport:
 
     def note(self, summary: MarkSummary) -> None:
         """Append a summary."""
-        row = (summary.state.value, json.dumps(summary.as_json()), datetime.now(UTC))
+        row = (summary.state.value, SUMMARY.dump_json(summary).decode(), datetime.now(UTC))
         named = dict(zip(_SUMMARY.names, ([value] for value in row), strict=True))
         with translated("mark"):
             write_deltalake(
