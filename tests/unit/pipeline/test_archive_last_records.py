@@ -67,20 +67,6 @@ class Foreign:
         return getattr(self._journal, name)
 
 
-def archived_as_said(folder: Path, records: Sequence[Record], time_ms: int) -> Location:
-    """Archive records as the builds did that took every time as it was."""
-    location = Location.parse(str(folder))
-    prepare(location)
-    rows = pa.Table.from_batches([as_batch(records, "j")])
-    for name, said in {"time": time_ms * 1000, "day": time_ms // (24 * 3600 * 1000)}.items():
-        at = rows.schema.get_field_index(name)
-        kind = rows.schema.field(at).type
-        numbers = pa.array([said] * len(rows), pa.int64() if name == "time" else pa.int32())
-        rows = rows.set_column(at, rows.schema.field(at), numbers.cast(kind))
-    write_deltalake(location.delta_uri(tables.BRONZE), rows, mode="append")
-    return location
-
-
 def all_of(journal: Journal) -> list[Record]:
     return [
         record
@@ -114,11 +100,11 @@ def test_another_last_record_is_refused(journal: Journal, tmp_path: Path, change
 
 
 @pytest.mark.parametrize("time_ms", [-5_000, LATEST_MS + 5_000, YEAR_10000])
-def test_a_time_that_an_older_build_took_as_it_was_is_the_same(
+def test_a_time_that_is_archived_as_the_nearest_that_fits_is_the_same(
     journal: Journal, tmp_path: Path, time_ms: int
 ) -> None:
     foreign: Any = Foreign(journal, time_ms)
-    location = archived_as_said(tmp_path, all_of(foreign), time_ms)
+    location = archived(tmp_path, all_of(foreign))
     require(location, foreign)
     with pytest.raises(TaskRefused, match="has another record"):
         require(location, journal)

@@ -23,7 +23,7 @@ from packhorse.messaging.api import Journal
 from packhorse_services.pipeline.archive import places as at
 from packhorse_services.pipeline.archive.journal_source import require_same
 from packhorse_services.pipeline.archive.places import Extent, Hole, Places
-from packhorse_services.pipeline.archive.reading import plausible, plausible_ms, same_headers
+from packhorse_services.pipeline.archive.reading import plausible, same_headers
 from packhorse_services.pipeline.errors import HistoryGap, TaskRefused
 from packhorse_services.pipeline.storage import schemas, tables
 from packhorse_services.pipeline.storage.delta import stored
@@ -145,21 +145,10 @@ def record(location: Location, found: Collection[Hole], identities: Mapping[str,
 
 
 _RECORDS = (
-    'SELECT topic, partition, "offset", CAST(time AS BIGINT) AS time_us, headers '  # noqa: S608
+    'SELECT topic, partition, "offset", CAST(time AS BIGINT) / 1000 AS time_ms, headers '  # noqa: S608
     f"FROM {RELATION}"
 )
-"""Times as numbers: older builds have archived some that Python's calendar does not know."""
-
-
-@dataclass(frozen=True, slots=True)
-class Archived:
-    """What bronze tells of a record, its value left out: it may be large."""
-
-    topic: str
-    partition: int
-    offset: int
-    time_ms: int
-    headers: Mapping[str, bytes]
+"""Values are left out: they may be large."""
 
 
 def require_same_records(
@@ -171,14 +160,16 @@ def require_same_records(
     the journal has forgotten can't be compared, and is passed over.
     """
     known = dict(_last_of_both(newest, extent))
-    for one in _archived(location, known):
-        found = journal.read_at(one.topic, one.offset, one.partition)
+    for row in _archived(location, known):
+        topic, number, offset = (row[name] for name in ("topic", "partition", "offset"))
+        found = journal.read_at(topic, offset, number)
         if found is None:  # forgotten meanwhile
             continue
         time_ms, headers = plausible(found)
-        if time_ms != plausible_ms(one.time_ms) or not same_headers(headers, one.headers):
+        held = {one["key"]: bytes(one["value"]) for one in row["headers"]}
+        if time_ms != row["time_ms"] or not same_headers(headers, held):
             raise TaskRefused(
-                f"{one.topic}/{one.partition} has another record at offset {one.offset} than the "
+                f"{topic}/{number} has another record at offset {offset} than the "
                 "one that was archived: the journal was restored from a backup and has grown "
                 "since; archive it with another PACKHORSE_TABLES_URL"
             )
@@ -193,7 +184,9 @@ def _last_of_both(newest: Places, extent: Extent) -> Iterator[tuple[tuple[str, i
                 yield (topic, number), following - 1
 
 
-def _archived(location: Location, known: Mapping[tuple[str, int], int]) -> Iterator[Archived]:
+def _archived(
+    location: Location, known: Mapping[tuple[str, int], int]
+) -> Iterator[Mapping[str, Any]]:
     """Read the records at these offsets; files whose offsets are others are not opened."""
     if not known:
         return
@@ -201,8 +194,4 @@ def _archived(location: Location, known: Mapping[tuple[str, int], int]) -> Itera
         f'(topic = {literal(topic)} AND partition = {number} AND "offset" = {offset})'
         for (topic, number), offset in known.items()
     )
-    query = f"{_RECORDS} WHERE {wanted}"
-    for row in rows(stored(location, tables.BRONZE), query):
-        headers = {one["key"]: bytes(one["value"]) for one in row["headers"]}
-        time_ms = row["time_us"] // 1000
-        yield Archived(row["topic"], row["partition"], row["offset"], time_ms, headers)
+    yield from rows(stored(location, tables.BRONZE), f"{_RECORDS} WHERE {wanted}")
