@@ -189,18 +189,11 @@ def _rows(file: pq.ParquetFile, groups: Iterable[int]) -> Iterator[pa.RecordBatc
 
 
 def _groups(file: pq.ParquetFile, first: int, last: int) -> list[int]:
-    numbers = range(file.num_row_groups)
-    return [number for number in numbers if _may_hold(file, number, first, last)]
-
-
-def _may_hold(file: pq.ParquetFile, group: int, first: int, last: int) -> bool:
-    at = file.schema_arrow.get_field_index(_OFFSET)
-    column: Any = next(
-        one
-        for one in (file.metadata.row_group(group).column(n) for n in range(at, at + 4))
-        if one.path_in_schema == _OFFSET
-    )
-    found = column.statistics
-    if found is None or not found.has_min_max:
-        return True
-    return bool(found.min <= last and first <= found.max)
+    at = file.schema.names.index(_OFFSET)
+    groups = map(file.metadata.row_group, range(file.num_row_groups))
+    bounds: list[Any] = [group.column(at).statistics for group in groups]
+    return [
+        number
+        for number, known in enumerate(bounds)
+        if not (known and known.has_min_max) or (known.min <= last and first <= known.max)
+    ]
