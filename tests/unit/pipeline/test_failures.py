@@ -65,8 +65,7 @@ def test_errors_of_our_own_keep_their_text(
     ("said", "kind", "advice"),
     [
         ("[CONCURRENT_STREAM_LOG_UPDATE] x", errors.Overtaken, "another run"),
-        ("[DELTA_CONCURRENT_TRANSACTION] y", errors.Overtaken, "another run"),
-        ("[DELTA_PROTOCOL_CHANGED] y", errors.TaskFailed, "at the same moment"),
+        ("[CONCURRENT_QUERY] y", errors.Overtaken, "another run"),
         ("Some data may have been lost because", errors.HistoryGap, "--accept-gap"),
         ("Caused by: Log file was malformed: failed", errors.CheckpointCorrupt, "--new-checkpoint"),
         ("[DELTA_FILE_NOT_FOUND_DETAILED] z", errors.TablesUnusable, "restore the files"),

@@ -38,15 +38,10 @@ _Meaning = tuple[str, type[PackhorseError], str]
 
 _MEANINGS: tuple[_Meaning, ...] = (
     (
-        r"CONCURRENT_STREAM_LOG_UPDATE|ConcurrentTransactionException|CONCURRENT_QUERY|"
-        r"DELTA_CONCURRENT_TRANSACTION|[Mm]ultiple streaming queries are concurrently",
+        r"CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|"
+        r"[Mm]ultiple streaming queries are concurrently",
         Overtaken,
         "another run of the same task is at work on this checkpoint; wait for it, or end it first",
-    ),
-    (
-        r"DELTA_PROTOCOL_CHANGED",
-        TaskFailed,
-        "another run has made the same table at the same moment; run it again",
     ),
     (
         r"[Dd]ata may have been lost|KAFKA_DATA_LOSS|OffsetOutOfRangeException|OffsetOutOfRange\b",
