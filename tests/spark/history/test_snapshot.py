@@ -108,7 +108,7 @@ def test_a_snapshot_for_one_leaves_out_what_it_removed_and_says_what_was_heard(
     same = site.make(subscriber="new")  # nothing was distributed since the one for everybody
     assert (same.base, same.snapshot.parts) == (everybody.snapshot, everybody.snapshot.parts)
     [part] = same.snapshot.parts
-    site.blobs.delete(node_list_key(part))  # as of a snapshot by an older build
+    site.blobs.delete(node_list_key(part))
     statuses(site.location, ("newer", 3, "IMPORTED"))
     anew = site.make(subscriber="newer")
     assert (anew.base, anew.snapshot.nodes) == (everybody.snapshot, everybody.snapshot.nodes)

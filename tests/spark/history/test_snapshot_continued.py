@@ -104,7 +104,7 @@ def test_parts_of_which_nothing_has_changed_are_shared_until_nobody_needs_them(s
     site.history.add(*[page(f"/s/{number:02}", number) for number in range(40)])
     site.archive()
     first = site.make(part_characters=PART).snapshot
-    site.blobs.delete(node_list_key(first.parts[2]))  # as of a snapshot by an older build
+    site.blobs.delete(node_list_key(first.parts[2]))
     site.history.add(page("/s/07", 99))
     site.history.delete("/s/39")
     site.archive()

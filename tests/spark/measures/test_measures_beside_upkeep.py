@@ -221,7 +221,7 @@ def test_a_compaction_loses_nothing_that_is_measured_meanwhile(
 
 
 def add_published(site: ArchiveSite, agent: str, hour_ms: int) -> None:
-    """Add a file to a day of the table, as older builds left several."""
+    """Add a file to a day of the table."""
     shape = to_arrow_schema(schemas.PUBLISHING, timezone="UTC")
     write_deltalake(
         stored(site.location, tables.PUBLISHING),

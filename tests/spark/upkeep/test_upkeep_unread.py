@@ -1,24 +1,18 @@
 """Upkeep keeps what silver has not read yet, however old."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pyarrow.compute as pc
 import pytest
-from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from packhorse_services.pipeline.errors import TaskFailed
 from packhorse_services.pipeline.storage import tables
-from packhorse_services.pipeline.storage.delta import prepare, stored
-from packhorse_services.pipeline.storage.parquet import columns
 from packhorse_services.pipeline.upkeep import task
 from packhorse_services.pipeline.upkeep.task import (
     RetentionPlan,
     expected,
-    first_unread,
     keep_up,
     plan,
 )
@@ -86,26 +80,3 @@ def test_a_build_that_does_not_look_is_caught(
 ) -> None:
     monkeypatch.setattr(task, "first_unread", lambda *_: None)
     assert expire_all(site) == 0
-
-
-@pytest.mark.depth
-def test_what_an_older_build_has_not_decoded_is_kept_and_then_decoded_once(
-    site: ArchiveSite, tmp_path: Path
-) -> None:
-    """Its batches have no transactions that say how far silver is."""
-    site.fill([0, 1], "package", "status")
-    site.archive()
-    older = replace(site, tables_url=str(tmp_path / "older"))
-    prepare(older.location)
-    for table in (tables.BRONZE, tables.PACKAGES):
-        rows = stored(site.location, table).to_pyarrow_table(columns=columns(table).names)
-        first = rows.filter(pc.field("offset") == 0) if table == tables.PACKAGES else rows
-        write_deltalake(older.location.delta_uri(table), first, mode="append")
-    assert first_unread(older.location) == planned(older).archive_from
-    older.fill([2], "package")
-    older.archive()
-    older.require_equal_sets()
-    assert older.places(tables.PACKAGES) == [0, 1, 2]
-    assert older.places(tables.STATUSES) == [0, 2]
-    assert older.places(tables.COMMAND_STATUSES) == [1, 3]
-    assert first_unread(older.location) is None

@@ -72,14 +72,6 @@ def test_silver_has_all_of_bronze_once_its_last_table_has_the_batch(tmp_path: Pa
     assert is_decoded(location)
 
 
-def test_what_an_older_build_has_archived_may_lack_something_in_silver(tmp_path: Path) -> None:
-    location = Location.parse(str(tmp_path))
-    prepare(location)
-    held = stored(location, tables.BRONZE)
-    held.create_write_transaction([], "append", held.schema())
-    assert not is_decoded(location)
-
-
 class LostAnswer(deltalake.DeltaTable):
     """A commit is done, and its client, which heard nothing, tries it again and is refused."""
 

@@ -201,15 +201,6 @@ def test_a_list_that_does_not_fit_its_part_is_none(
     assert listed(part, blobs) is None
 
 
-def test_a_list_of_an_older_build_serves(blobs: FilesystemBlobs) -> None:
-    part = stored(blobs, [page("/a"), page("/b")])
-    rows = listed(part, blobs)
-    assert rows is not None
-    blobs.delete(node_list_key(part))
-    store_list(rows.append_column("end", [[1, 2]]), part, blobs)
-    assert listed(part, blobs) == rows
-
-
 def test_only_parts_are_parts(blobs: FilesystemBlobs) -> None:
     part = stored(blobs, [page("/a")])
     assert is_part(part.key)

@@ -118,9 +118,7 @@ def listed(part: Part, blobs: BlobStore) -> pa.Table | None:
 def _listed(file: PartFile, entries: int, blobs: BlobStore) -> pa.Table | None:
     try:
         data = b"".join(blobs.get(node_list_key(file)))
-        rows = pq.read_table(  # the lists of older builds have more columns
-            io.BytesIO(data), columns=ROWS.names, page_checksum_verification=True
-        )
+        rows = pq.read_table(io.BytesIO(data), page_checksum_verification=True)
     except (BlobMissing, pa.ArrowException, OSError):
         return None
     fits = rows.schema.equals(ROWS) and rows.num_rows == entries

@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 from packhorse_services.pipeline.measures.times import HOUR_MS
 from packhorse_services.pipeline.storage import columns, schemas, tables
-from packhorse_services.pipeline.storage.delta import FEED, load, opened, stored
+from packhorse_services.pipeline.storage.delta import load, opened, stored
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.table_files import whole_from
 
@@ -34,7 +34,6 @@ class VersionOfTable:
     table: str
     table_id: str = ""
     version: int = -1
-    has_feed: bool = False
     whole_from: date | None = None
     """Days before it have lost rows to the upkeep."""
 
@@ -119,10 +118,8 @@ class Sources:
 
 def _follows(there: VersionOfTable, measured: Mapping[str, Any]) -> bool:
     """Return whether it is known which rows came between two versions of a table."""
-    if measured["version"] < 0:
-        return there.has_feed or there.version < 0
-    same = there.table_id == measured["table_id"] and there.version >= measured["version"]
-    return same and (there.has_feed or there.version == measured["version"])
+    before: int = measured["version"]
+    return before < 0 or (there.table_id == measured["table_id"] and there.version >= before)
 
 
 def current(location: Location, name: str) -> VersionOfTable:
@@ -130,9 +127,7 @@ def current(location: Location, name: str) -> VersionOfTable:
     table = opened(location, name)
     if table is None:
         return VersionOfTable(name)
-    metadata = table.metadata()
-    has_feed = metadata.configuration.get(FEED) == "true"
-    return VersionOfTable(name, str(metadata.id), table.version(), has_feed, whole_from(table))
+    return VersionOfTable(name, str(table.metadata().id), table.version(), whole_from(table))
 
 
 def _midnight(day: date) -> datetime:

@@ -183,12 +183,8 @@ def commit(
 
 
 def is_decoded(location: Location) -> bool:
-    """Return whether silver has all of bronze: the last table has a transaction of each batch.
-
-    What an older build has archived, and nothing else since, is not known to be.
-    """
-    raw, decoded = (last_version(location, name) for name in (tables.BRONZE, LAST))
-    return raw == decoded and (raw is not None or stored(location, tables.BRONZE).version() == 0)
+    """Return whether silver has all of bronze: the last table has a transaction of each batch."""
+    return last_version(location, tables.BRONZE) == last_version(location, LAST)
 
 
 @contextmanager
