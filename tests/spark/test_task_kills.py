@@ -18,6 +18,7 @@ from packhorse_services.pipeline.measures.writing import MeasuresTables
 from packhorse_services.pipeline.storage import schemas, tables
 from packhorse_services.pipeline.storage.delta import prepare, stored
 from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.table_files import files_of
 from packhorse_services.pipeline.upkeep import bodies, expiry
 from packhorse_services.pipeline.upkeep.task import keep_up, plan
 from tests.harness.measures import contents
@@ -121,7 +122,7 @@ def kept(spark: SparkSession, location: Location) -> dict[str, Any]:
     assert {row["body_reference"] for row in rows} <= set(there), "a package lacks its body"
     return {
         "offsets": sorted(row["offset"] for row in rows),
-        "days": expiry.days(location, tables.PACKAGES),
+        "days": sorted((one.day, one.rows) for one in files_of(stored(location, tables.PACKAGES))),
         "bodies": there,
     }
 

@@ -16,10 +16,10 @@ from packhorse.blobs.api import package_key
 from packhorse.blobs.open import open_blobs
 from packhorse.snapshots.snapshot import ContentSnapshot, new_id
 from packhorse_services.pipeline.errors import TablesUnusable, TaskRefused
-from packhorse_services.pipeline.history.read import archived
 from packhorse_services.pipeline.storage import compaction, delta, schemas, tables
-from packhorse_services.pipeline.storage.delta import prepare
+from packhorse_services.pipeline.storage.delta import load, prepare
 from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.table_files import files_of
 from packhorse_services.pipeline.upkeep import bodies, expiry
 from packhorse_services.pipeline.upkeep.expiry import Needed, covered, needed
 from packhorse_services.pipeline.upkeep.task import expected, keep_up, plan
@@ -120,7 +120,8 @@ def test_expired_days_go_and_needed_ones_stay(spark: SparkSession, tmp_path: Pat
         keep_up(spark, location, free, said.append)
     keep_up(spark, location, free, said.append)
     assert offsets(location) == sorted([2, 2, *appended])
-    assert expiry.days(location, tables.PACKAGES)[(now - timedelta(days=1)).date()].files == 1
+    days = [one.day for one in files_of(delta.stored(location, tables.PACKAGES))]
+    assert days.count((now - timedelta(days=1)).date()) == 1
     assert there(location) == [keys[2]]
     assert f"{tables.PACKAGES} has 1 files less" in said
     assert rewriting(location) == [{False}], "readers of changes need not read the rows again"
@@ -185,7 +186,7 @@ def test_statuses_go_but_for_those_of_packages_not_imported(
     ]
     for row in [*said, status(2, DAY), status(4, 9 * DAY)]:
         append(location, tables.STATUSES, [row])
-    there = archived(spark, location, tables.STATUSES)
+    there = load(spark, location, tables.STATUSES)
     assert expiry.expired_statuses(there, date(2026, 1, 5)).count() == 2
 
     files = []

@@ -28,16 +28,6 @@ REMOVED = [one.value for one in Status if one is not Status.IMPORTED]
 """What a subscriber says of a package that it did not import; not LEFT_OUT: it was not for it."""
 
 
-def archived(
-    spark: SparkSession, location: Location, table: str, version: int | None = None
-) -> DataFrame:
-    """Return a table of the archive, as it is now or was at a version.
-
-    Raises `TablesUnusable` when it isn't there yet.
-    """
-    return load(spark, location, table, stored(location, table, version))
-
-
 def bronze_version(location: Location, package_topic: str) -> BronzeVersion:
     """Return bronze's newest version; its files stay for days when others replace them.
 
@@ -54,13 +44,17 @@ def package_records(
     Added are `publisher_agent` and `package_id`, null where the header is missing. What can be
     asked of all packages `headers.py` answers.
     """
-    bronze = archived(spark, location, tables.BRONZE, version.number)
+    held = stored(location, tables.BRONZE, version.number)
     own = (f.col("journal_id") == journal_id) & (f.col("topic") == version.package_topic)
-    return bronze.where(own).withColumns(
-        {
-            "publisher_agent": header(AGENT_HEADER).cast("string"),
-            "package_id": header(PACKAGE_ID_HEADER).cast("string"),
-        }
+    return (
+        load(spark, location, tables.BRONZE, held)
+        .where(own)
+        .withColumns(
+            {
+                "publisher_agent": header(AGENT_HEADER).cast("string"),
+                "package_id": header(PACKAGE_ID_HEADER).cast("string"),
+            }
+        )
     )
 
 
@@ -122,7 +116,7 @@ def said_by(
 
     Only what was said of that journal.
     """
-    return archived(spark, location, tables.STATUSES).where(
+    return load(spark, location, tables.STATUSES).where(
         (f.col("subscriber") == subscriber)
         & f.col("publisher_agent").isin(list(agents))
         & f.col("package_journal_id").isin(journal_id, "")

@@ -10,19 +10,21 @@ from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.numbers import numbers_of
 from packhorse_services.pipeline.history.read import (
     REMOVED,
-    archived,
+    asked,
     package_records,
     said_by,
 )
 from packhorse_services.pipeline.history.target import HistoryTarget
 from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.delta import load
 from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.queries import RELATION
 
 _REPORTED = 20
 
 
 def require_heard_of(
-    spark: SparkSession, location: Location, subscriber: str, snapshots: Iterable[ContentSnapshot]
+    location: Location, subscriber: str, snapshots: Iterable[ContentSnapshot]
 ) -> None:
     """Raise `TaskRefused` for a name that is no subscriber's in the archive.
 
@@ -30,13 +32,12 @@ def require_heard_of(
     """
     if not subscriber or any(one.subscriber == subscriber for one in snapshots):
         return
-    said = archived(spark, location, tables.STATUSES).select("subscriber")
-    announced = archived(spark, location, tables.ANNOUNCEMENTS)
-    named = said.unionByName(announced.select("subscriber"))
-    if not named.where(f.col("subscriber") == subscriber).isEmpty():
+    names = f"SELECT DISTINCT subscriber FROM {RELATION}"  # noqa: S608 - a constant
+    both = tables.STATUSES, tables.ANNOUNCEMENTS
+    heard_of = sorted({row["subscriber"] for one in both for row in asked(location, one, names)})
+    if subscriber in heard_of:
         return
-    rows = named.distinct().orderBy("subscriber").limit(_REPORTED + 1).collect()
-    known = [row.subscriber for row in rows[:_REPORTED]] + ["…"] * (len(rows) > _REPORTED)
+    known = heard_of[:_REPORTED] + ["…"] * (len(heard_of) > _REPORTED)
     raise TaskRefused(
         f"the archive has never heard of a subscriber {subscriber!r}, it knows "
         f"{', '.join(known) or 'none yet'}; correct the name, or leave --subscriber out: a new "
@@ -96,7 +97,7 @@ def _begun(
     spark: SparkSession, location: Location, target: HistoryTarget, subscriber: str
 ) -> DataFrame:
     """Return publisher_agent and started_offset of each subscription, as announced last."""
-    reported = archived(spark, location, tables.ANNOUNCEMENTS)
+    reported = load(spark, location, tables.ANNOUNCEMENTS)
     subscriptions = reported.where(f.col("subscriber") == subscriber).select(
         "time", "offset", f.explode("lanes").alias("subscription")
     )

@@ -180,7 +180,7 @@ class _Run:
     def run(self) -> Made:
         wanted = self.request
         snapshots = without_lost(self.blobs)
-        require_heard_of(self.spark, self.location, wanted.subscriber, snapshots)
+        require_heard_of(self.location, wanted.subscriber, snapshots)
         place = self.location, self.package_topic
         point = target(*place, agents=wanted.agents, offset=wanted.offset, snapshots=snapshots)
         if (same := _same(snapshots, point, wanted)) is not None:

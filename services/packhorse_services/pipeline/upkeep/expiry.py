@@ -28,24 +28,6 @@ _PLACE = ["day", "journal_id", "partition", "offset"]
 """The columns that say where a record was; no two have the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class Day:
-    """What a table holds of one day."""
-
-    files: int
-    rows: int
-
-
-def days(location: Location, table: str) -> dict[date, Day]:
-    """Return what a table holds of each day, from its log alone; nothing when it is not there."""
-    stored = opened(location, table)
-    found: dict[date, Day] = {}
-    for one in [] if stored is None else files_of(stored):
-        before = found.get(one.day, Day(0, 0))
-        found[one.day] = Day(before.files + 1, before.rows + one.rows)
-    return found
-
-
 @tried_again
 def expire(location: Location, table: str, before: date) -> None:
     """Delete the days before `before`. What is added to them meanwhile stays for the next run."""

@@ -10,7 +10,6 @@ from pyspark.sql import functions as f
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.history.read import archived
 from packhorse_services.pipeline.storage import compaction, delta, tables
 from packhorse_services.pipeline.storage.delta import SILVER, is_decoded, load, opened, stored
 from packhorse_services.pipeline.storage.location import Location
@@ -42,7 +41,7 @@ class RetentionPlan:
     held_by: Needed | None
     """What keeps days that the retention would have deleted."""
     unread_from: date | None = None
-    """The first day of bronze that silver has not read; it is neither deleted nor rewritten."""
+    """The first day of bronze that silver has not read; it is not deleted."""
 
 
 def plan(
@@ -78,8 +77,8 @@ def _held(
     spark: SparkSession, location: Location, snapshots: Iterable[ContentSnapshot], begin: date
 ) -> Needed | None:
     """Return the first package that must stay, for no snapshot holds it; None: there is none."""
-    packages = _packages(spark, location)
-    reported = archived(spark, location, tables.ANNOUNCEMENTS)
+    packages = load(spark, location, tables.PACKAGES)
+    reported = load(spark, location, tables.ANNOUNCEMENTS)
     sets = followed(reported.where(f.col("day") >= f.lit(begin)))
     return needed(packages, covered(packages, snapshots, sets))
 
@@ -89,12 +88,13 @@ def expected(spark: SparkSession, location: Location, planned: RetentionPlan) ->
     found: dict[str, int] = {}
     with translated("upkeep"):
         for table, before in _expiring(location, planned):
-            held = expiry.days(location, table).items()
-            found[table] = sum(each.rows for day, each in held if day < before)
+            files = files_of(stored(location, table))
+            found[table] = sum(one.rows for one in files if one.day < before)
             if table == tables.STATUSES and found[table]:
-                said = archived(spark, location, tables.STATUSES)
+                said = load(spark, location, tables.STATUSES)
                 found[table] = expiry.expired_statuses(said, before).count()
-        there = _packages(spark, location).where(f"day >= DATE '{planned.archive_from}'")
+        packages = load(spark, location, tables.PACKAGES)
+        there = packages.where(f"day >= DATE '{planned.archive_from}'")
         found[tables.BODIES] = _expired_bodies(spark, location, there, planned).count()
     return found
 
@@ -114,21 +114,16 @@ def keep_up(
             else:
                 expiry.expire(location, table, before)
         report(f"the archive begins at {planned.archive_from}")
-        gone = _expired_bodies(spark, location, _packages(spark, location), planned)
+        packages = load(spark, location, tables.PACKAGES)
+        gone = _expired_bodies(spark, location, packages, planned)
         bodies.delete(gone, location.blobs_url(tables.BODIES))
         report("bodies of packages that are gone are deleted")
         for table in _there(location, (*ARCHIVE, *MEASURES)):
-            report(f"{table} has {_compact(spark, location, table, planned)} files less")
+            fewer = compaction.compact(spark, location, table, planned.today)
+            report(f"{table} has {fewer} files less")
             expiry.vacuum(location, table)
         for table in _there(location, _UNPARTITIONED):
             expiry.vacuum(location, table)
-
-
-def _compact(spark: SparkSession, location: Location, table: str, planned: RetentionPlan) -> int:
-    before = planned.today
-    if table == tables.BRONZE and planned.unread_from is not None:
-        before = min(before, planned.unread_from)
-    return compaction.compact(spark, location, table, before)
 
 
 def _expiring(location: Location, planned: RetentionPlan) -> list[tuple[str, date]]:
@@ -140,10 +135,6 @@ def _expiring(location: Location, planned: RetentionPlan) -> list[tuple[str, dat
 
 def _there(location: Location, names: Iterable[str]) -> list[str]:
     return [name for name in names if opened(location, name) is not None]
-
-
-def _packages(spark: SparkSession, location: Location) -> DataFrame:
-    return load(spark, location, tables.PACKAGES)
 
 
 def _expired_bodies(
