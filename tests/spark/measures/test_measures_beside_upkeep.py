@@ -22,7 +22,6 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from packhorse_services.pipeline.errors import Overtaken
 from packhorse_services.pipeline.measures import writing
-from packhorse_services.pipeline.measures.hours import Hours
 from packhorse_services.pipeline.measures.task import measure
 from packhorse_services.pipeline.measures.writing import MeasuresTables
 from packhorse_services.pipeline.storage import compaction, delta, schemas, tables
@@ -183,7 +182,7 @@ def test_hours_that_are_written_lose_nothing_of_a_compaction_of_the_same_day(
     run = MeasuresTables.find(site.spark, site.location)
     for agent in ("older", "main"):
         add_published(site, agent, DAY)
-    hour = Hours(START + DAY + 5 * HOUR)
+    hour = START + DAY + 5 * HOUR
     made = site.spark.createDataFrame([hour_published("main", DAY + 5 * HOUR)], schemas.PUBLISHING)
     with before_commit_of(tables.PUBLISHING, lambda: compact(site)) as writes:
         run.replace(tables.PUBLISHING, made, hour)

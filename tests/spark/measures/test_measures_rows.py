@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from packhorse_services.pipeline.measures import announced, hourly, hours, outcomes
+from packhorse_services.pipeline.measures import announced, changes, hourly, outcomes
 from packhorse_services.pipeline.measures.hourly import backlog
 from packhorse_services.pipeline.measures.times import day_of, hour_of
 from packhorse_services.pipeline.storage import schemas
@@ -255,7 +255,7 @@ def test_publishing_counts_by_the_journals_hour(spark: SparkSession) -> None:
     assert [row["packages"] for row in found] == [2, 1]
 
 
-def test_a_late_status_names_the_hours_that_it_changes(spark: SparkSession) -> None:
+def test_a_late_status_names_the_earliest_hour_that_it_changes(spark: SparkSession) -> None:
     subscriptions = [
         before(hour=at(0), offset=3, reached=3),
         before(hour=at(HOUR), offset=9, reached=9),
@@ -266,33 +266,17 @@ def test_a_late_status_names_the_hours_that_it_changes(spark: SparkSession) -> N
         status(5, 6 * HOUR, decided_ms=6 * HOUR),
         status(6, 7 * HOUR),
     ]
-    found = hours.of_decisions(
-        frame(spark, statuses[:1], schemas.STATUSES),
-        frame(spark, statuses, schemas.STATUSES),
-        frame(spark, [package(5, 0), package(6, 0)], schemas.PACKAGES),
-        frame(spark, subscriptions, schemas.SUBSCRIPTIONS),
-    )
-    changed = sorted(row[0].timestamp() * 1000 - START for row in found.collect())
-    assert changed == [HOUR, 4 * HOUR, 6 * HOUR]
+    known = [package(5, 0), package(6, 0)]
 
+    def changed(subscriptions: list[dict[str, Any]]) -> int | None:
+        return changes.earliest_decided(
+            frame(spark, statuses[:1], schemas.STATUSES),
+            frame(spark, statuses, schemas.STATUSES),
+            frame(spark, known, schemas.PACKAGES),
+            frame(spark, subscriptions, schemas.SUBSCRIPTIONS),
+        )
 
-def test_hours_become_one_condition() -> None:
-    found = hours.hours(START + 5 * HOUR, [START, START + HOUR, START + 7 * HOUR])
-    assert found is not None
-    assert found.begin_ms == START
-    assert found.condition() == (
-        "day >= DATE '2026-01-01' AND (hour >= TIMESTAMP '2026-01-01 05:00:00Z' OR hour IN "
-        "(TIMESTAMP '2026-01-01 00:00:00Z', TIMESTAMP '2026-01-01 01:00:00Z'))"
-    )
-    assert hours.hours(None, []) is None
-    assert hours.hours(None, [START]) == hours.Hours(START)
-
-
-def test_days_that_are_written_anew() -> None:
-    first, between, last = (at(days * 24 * HOUR).date() for days in (0, 1, 2))
-    found = hours.Hours(START + 50 * HOUR, (START + HOUR,))
-    assert found.partial_days == [first, last]
-    touched = {day: found.touches(day) for day in (first, between, last)}
-    assert touched == {first: True, between: False, last: True}
-    assert found.touches(at(72 * HOUR).date())
-    assert at(72 * HOUR).date() not in found.partial_days
+    assert changed(subscriptions) == START + HOUR
+    assert changed(subscriptions[:1]) == START + 4 * HOUR
+    statuses[0] = status(5, 8 * HOUR, decided_ms=7 * HOUR)
+    assert changed([]) == START + 6 * HOUR

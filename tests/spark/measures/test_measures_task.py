@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from packhorse_services.pipeline.errors import TablesUnusable
-from packhorse_services.pipeline.measures import task
+from packhorse_services.pipeline.measures import changes
 from packhorse_services.pipeline.measures.changes import NOTHING
 from packhorse_services.pipeline.measures.task import measure
 from packhorse_services.pipeline.measures.writing import MeasuresTables
@@ -78,9 +78,7 @@ def test_new_rows_change_their_hours_and_no_others_which_stay_when_their_rows_ex
     append(location, tables.STATUSES, [status(1, 2 * HOUR, "REMOVED_FAILED", reason="no")])
     announced = [(0, 0), (3 * HOUR, 1), (2 * DAY + 1_000, 2), (2 * DAY + 2 * HOUR + 1_000, 3)]
     append(location, tables.ANNOUNCEMENTS, [announcement(*one) for one in announced])
-    made = measure(spark, location)
-    assert made is not None
-    assert made.begin_ms == START
+    assert measure(spark, location) == START
     before = contents(location)
     assert len(before[tables.DELIVERY]) == 5
     assert [measure(spark, location), contents(location)] == [None, before]
@@ -93,18 +91,14 @@ def test_new_rows_change_their_hours_and_no_others_which_stay_when_their_rows_ex
     torn = contents(location)
     assert torn[tables.FAILURES] != before[tables.FAILURES]
     assert torn[tables.DELIVERY] == before[tables.DELIVERY]
-    made = measure(spark, location)
-    assert made is not None
     day = START + 2 * DAY
-    assert (made.since_ms, made.single_ms) == (day + 4 * HOUR, (day, day + 3 * HOUR))
+    assert measure(spark, location) == day, "the hour in which package 2 had been announced"
     after = contents(location)
     assert len(after[tables.DELIVERY]) == 6
     assert set(after[tables.DELIVERY]) & set(before[tables.DELIVERY])
 
     expire_two_days(spark, location)
-    made = measure(spark, location, all_hours=True)
-    assert made is not None
-    assert made.begin_ms == day
+    assert measure(spark, location, all_hours=True) == day
     assert contents(location) == after
 
 
@@ -152,6 +146,6 @@ def test_new_rows_change_no_hours_whose_rows_have_expired(
 def test_a_build_that_makes_expired_hours_anew_is_caught(
     spark: SparkSession, location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task, "kept_before", lambda *_, **__: NOTHING)
+    monkeypatch.setattr(changes, "kept_before", lambda *_, **__: NOTHING)
     before = expired_and_measured(spark, location)
     assert contents(location) != before

@@ -10,6 +10,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from packhorse_services.pipeline.measures.announced import SUBSCRIPTION_KEY
+from packhorse_services.pipeline.measures.outcomes import decided, facts, sent
 from packhorse_services.pipeline.measures.times import HOUR_MS
 from packhorse_services.pipeline.storage import columns, schemas, tables
 from packhorse_services.pipeline.storage.delta import load, opened, stored
@@ -128,6 +130,33 @@ def current(location: Location, name: str) -> VersionOfTable:
     if table is None:
         return VersionOfTable(name)
     return VersionOfTable(name, str(table.metadata().id), table.version(), whole_from(table))
+
+
+def earliest(new: DataFrame) -> int | None:
+    """Return the journal's time of the earliest of rows, in milliseconds."""
+    return _least(new.select(f.unix_millis("time")))
+
+
+def earliest_decided(
+    new: DataFrame, statuses: DataFrame, packages: DataFrame, subscriptions: DataFrame
+) -> int | None:
+    """Return the earliest time that new statuses change, in milliseconds.
+
+    Of every decision on their packages, for one that comes late may be the first one; and the
+    hour in which the subscription came up to the package by its announcements, where it may be
+    counted as imported. `subscriptions` has the columns of `schemas.SUBSCRIPTIONS`.
+    """
+    keys = sent(new).select(*SUBSCRIPTION_KEY, "offset").distinct()
+    again = sent(statuses).join(keys, [*SUBSCRIPTION_KEY, "offset"], "left_semi")
+    happened = decided(again, facts(packages)).select("outcome_ms")
+    least = keys.groupBy(*SUBSCRIPTION_KEY).agg(f.min("offset").alias("least"))
+    come_up = subscriptions.join(least, [*SUBSCRIPTION_KEY]).where("reached >= least")
+    return _least(happened.union(come_up.select(f.unix_millis("hour"))))
+
+
+def _least(times: DataFrame) -> int | None:
+    [[found]] = times.agg(f.min(times.columns[0])).collect()
+    return None if found is None else int(found)
 
 
 def _midnight(day: date) -> datetime:

@@ -7,7 +7,6 @@ import typer
 
 from packhorse.runtime.configuration import loaded
 from packhorse_services.pipeline.engine.session import running_spark
-from packhorse_services.pipeline.measures.hours import Hours
 from packhorse_services.pipeline.measures.task import measure
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.storage.archive_location import archive_at
@@ -26,9 +25,8 @@ def measures(
         typer.echo(_said(measure(spark, location, all_hours=all_hours)))
 
 
-def _said(made: Hours | None) -> str:
-    if made is None:
+def _said(since_ms: int | None) -> str:
+    if since_ms is None:
         return "the measures are up to date; nothing is new in the archive"
-    since = datetime.fromtimestamp(made.since_ms / 1000, UTC)
-    earlier = f", and {len(made.single_ms)} hours before" if made.single_ms else ""
-    return f"measures made anew for all hours from {since:%Y-%m-%d %H:00} UTC{earlier}"
+    since = datetime.fromtimestamp(since_ms / 1000, UTC)
+    return f"measures made anew for all hours from {since:%Y-%m-%d %H:00} UTC"

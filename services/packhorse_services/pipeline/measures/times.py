@@ -5,6 +5,8 @@ earlier moment counts if it can be true: not after its record's time, and at mos
 before. Anything else (0, another century, a clock that is ahead) becomes the record's time.
 """
 
+from datetime import UTC, datetime
+
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
@@ -16,6 +18,12 @@ BELIEVED_MS = 7 * 24 * HOUR_MS
 def hour_of(moment_ms: Column) -> Column:
     """Return the beginning of the hour, in UTC, as a timestamp."""
     return f.timestamp_millis(f.floor(moment_ms / f.lit(HOUR_MS)).cast("long") * f.lit(HOUR_MS))
+
+
+def is_from(since_ms: int, column: str = "hour") -> Column:
+    """Return the condition that a row, by its `day` and a timestamp of that day, is not before."""
+    day = datetime.fromtimestamp(since_ms / 1000, UTC).date()
+    return (f.col("day") >= f.lit(day)) & (f.col(column) >= f.timestamp_millis(f.lit(since_ms)))
 
 
 def day_of(hour: Column) -> Column:

@@ -8,6 +8,7 @@ and notes nothing. What it has written already is made anew by whoever comes nex
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +18,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from packhorse_services.pipeline.errors import Overtaken
-from packhorse_services.pipeline.measures.hours import Hours
+from packhorse_services.pipeline.measures.times import is_from
 from packhorse_services.pipeline.storage import schemas, tables
 from packhorse_services.pipeline.storage.delta import (
     MEASURES,
@@ -59,20 +60,18 @@ class MeasuresTables:
         return list(rows(self.found[tables.MEASURED], f"SELECT * FROM {RELATION}"))  # noqa: S608 - a constant
 
     @tried_again
-    def replace(self, name: str, made: DataFrame, wanted: Hours) -> None:
-        """Put the rows of the wanted hours in the place of those that a table has, in one commit.
+    def replace(self, name: str, made: DataFrame, since_ms: int) -> None:
+        """Put the rows of the hours from one on in the place of those that a table has.
 
-        The days in question are written anew, other hours' rows with them. Raises `Overtaken`.
+        In one commit. The first day is written anew with its earlier hours. Raises `Overtaken`.
         """
         held = self._held(name)
-        gone = [one for one in files_of(held) if wanted.touches(one.day)]
-        condition = wanted.condition()
-        whole = made.where(condition)
+        first = datetime.fromtimestamp(since_ms / 1000, UTC).date()
+        gone = [one for one in files_of(held) if one.day >= first]
+        whole = made.where(is_from(since_ms))
         if gone:
-            others = load(self.spark, self.location, name, held).where(
-                f.col("day").isin(*wanted.partial_days)
-            )
-            whole = whole.unionByName(others.where(f"NOT ({condition})"))
+            others = load(self.spark, self.location, name, held).where(f.col("day") == f.lit(first))
+            whole = whole.unionByName(others.where(~is_from(since_ms)))
         # One file a day, and few open at a time.
         sorted_rows = whole.repartition("day").sortWithinPartitions("day")
         added = written(sorted_rows, self.location, as_they_are(name, MEASURES[name]))
