@@ -20,7 +20,6 @@ from packhorse_services.pipeline.bulk.cancelling import BulkCancelled, BulkStopp
 from packhorse_services.pipeline.bulk.progress import Amount
 from packhorse_services.pipeline.bulk.publisher_api import PublisherAway, PublisherClient
 from packhorse_services.pipeline.bulk.run import AppendedParts, Appending
-from packhorse_services.pipeline.bulk.snapshot import LastSeenNumber
 from packhorse_services.pipeline.bulk.state import BulkState, StoredPart
 from packhorse_services.pipeline.errors import Conflict, TablesUnusable, TaskFailed, TaskRefused
 from packhorse_services.pipeline.storage import tables
@@ -67,7 +66,7 @@ class Run:
         self.at(now.parts)
 
     def reexport(self, part: StoredPart) -> StoredPart:
-        return replace(part, package_id=part.package_id + "-again", seen=LastSeenNumber(1, 99))
+        return replace(part, package_id=part.package_id + "-again", seen_sequence=99)
 
     def sent(self) -> list[tuple[int, str]]:
         return [(one["producer"]["sequence"], one["package_id"]) for one in self.fake.packages]

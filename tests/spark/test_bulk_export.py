@@ -120,7 +120,7 @@ def cancelled(_: Bulk) -> None:
 
 def ended_by_the_database(bulk: Bulk) -> None:
     with borrowed(bulk.url) as connection:
-        end_sessions(connection, "packhorse bulk")
+        end_sessions(connection, "packhorse-pipeline")
 
 
 @pytest.mark.parametrize(

@@ -105,8 +105,8 @@ def part_table(
     of_all = {
         "deep_path": deep_path,
         "part_count": len(stored),
-        "seen_epoch": snapshot.seen.epoch,
-        "seen_sequence": snapshot.seen.sequence,
+        "seen_epoch": snapshot.seen_epoch,
+        "seen_sequence": snapshot.seen_sequence,
         "snapshot_ms": snapshot.taken_ms,
     }
     # Not PySpark's own schema for Arrow: Delta finds no comments in it.

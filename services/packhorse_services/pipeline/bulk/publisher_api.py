@@ -101,7 +101,7 @@ class PublisherClient:
             "body_length": part.body_length,
             "content_length": part.content_length,
             "node_count": part.node_count,
-            "seen": {"epoch": part.seen.epoch, "sequence": part.seen.sequence},
+            "seen": {"epoch": part.seen_epoch, "sequence": part.seen_sequence},
         }
         source = self._client.producer(producer, patience=self._patience, epoch=epoch)
         self._sent(lambda: source.send_package(part.number, package))

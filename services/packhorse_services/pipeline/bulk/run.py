@@ -2,16 +2,14 @@
 
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 
-import psycopg
 import stamina
 from pyspark.sql import SparkSession
 
 from packhorse.content.parts import SubtreePart
-from packhorse.db.connect import connect
 from packhorse.db.rows import now_ms
 from packhorse.runtime.signals import set_by_signals
 from packhorse_services.pipeline.bulk.cancelling import BulkCancelled, BulkStopped, Stopping, is_out
@@ -27,7 +25,7 @@ from packhorse_services.pipeline.bulk.state import (
     StoredPart,
     producer_of,
 )
-from packhorse_services.pipeline.engine.databases import author_away, unusable
+from packhorse_services.pipeline.engine.databases import AUTHOR, reading
 from packhorse_services.pipeline.engine.session import running_spark
 from packhorse_services.pipeline.errors import Conflict, TaskFailed
 from packhorse_services.pipeline.settings import Settings
@@ -205,20 +203,13 @@ def _require_same(prepared: Prepared, export: Export) -> None:
             f"{export.bulk_id} is of {prepared.deep_path}, not of {export.deep_path}; "
             "take another --id"
         )
-    days = (_author_ms(export.database_url) - prepared.snapshot_ms) // _DAY_MS
+    with reading(export.database_url, AUTHOR) as connection:
+        days = (now_ms(connection) - prepared.snapshot_ms) // _DAY_MS
     if days >= RESUMED_WITHIN_DAYS:
         raise Conflict(
             f"{export.bulk_id} was exported {days} days ago, which is too long to go on with; "
             "begin anew with another --id"
         )
-
-
-def _author_ms(database_url: str) -> int:
-    try:
-        with closing(connect(database_url, "packhorse bulk")) as connection:
-            return now_ms(connection)
-    except psycopg.OperationalError as error:
-        raise unusable(author_away(error), error) from error
 
 
 def export_again(part: StoredPart, database_url: str, blobs_url: str) -> StoredPart:
@@ -230,4 +221,5 @@ def export_again(part: StoredPart, database_url: str, blobs_url: str) -> StoredP
     within = SubtreePart.between(part.deep_path, part.range_from, part.range_to)
     with author_snapshot(database_url) as snapshot:
         stored = store(snapshot.nodes(part.deep_path, within), blobs_url)
-        return replace(part, **stored, seen=snapshot.seen)
+        epoch, sequence = snapshot.seen_epoch, snapshot.seen_sequence
+        return replace(part, **stored, seen_epoch=epoch, seen_sequence=sequence)

@@ -1,23 +1,22 @@
 """One snapshot of the author, which a session of ours holds and other sessions read in parts."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import psycopg
-from psycopg import Connection, IsolationLevel
+from psycopg import Connection
 
 from packhorse.bookkeeping import append_numbers
 from packhorse.content import scan
 from packhorse.content.node import ROOT, Node
 from packhorse.content.parts import SubtreePart
-from packhorse.db.connect import connect
-from packhorse.db.engine import Timeouts
 from packhorse.db.metadata import BOOKKEEPER, EXPORTER
 from packhorse.db.roles import act_as
+from packhorse.db.rows import now_ms
 from packhorse.packages.build import PathMissing
-from packhorse_services.pipeline.engine.databases import author_away, unusable
+from packhorse_services.pipeline.engine.databases import AUTHOR, export_snapshot, reading
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
 
 
@@ -62,27 +61,18 @@ _HELD_MS = 300_000
 _Read = TypeVar("_Read")
 
 
-@dataclass(frozen=True, slots=True)
-class LastSeenNumber:
-    """The number of the last package that the author had made when a snapshot was taken (R6)."""
-
-    epoch: int
-    sequence: int
-
-
 class AuthorSnapshot:
     """The author's content as one transaction sees it; several threads may use it."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self.seen = _seen(connection)
+        idle = "SELECT set_config('idle_in_transaction_session_timeout', %s, true)"
+        connection.execute(idle, (str(_HELD_MS),))
+        self.seen_epoch, self.seen_sequence = _seen(connection)
         act_as(connection, EXPORTER)
-        row: Any = connection.execute(
-            "SELECT pg_export_snapshot(), (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-        ).fetchone()
-        self.name: str = row[0]
+        self.name = export_snapshot(connection)
         """What `SET TRANSACTION SNAPSHOT` takes, as long as this one is open."""
-        self.taken_ms: int = row[1]
+        self.taken_ms = now_ms(connection)
 
     def sizes(self, deep_path: str) -> Iterator[tuple[str, int]]:
         """Yield path and size, in bytes as the database stores them, of the subtree's nodes.
@@ -117,23 +107,17 @@ def author_snapshot(database_url: str) -> Iterator[AuthorSnapshot]:
     Raises `TaskFailed` when the database is away, also inside the block, and `TaskRefused` when the
     URL names none of ours, and for an author that no publisher has ever worked for.
     """
-    timeouts = Timeouts(idle_in_transaction_ms=_HELD_MS)
-    try:
-        with closing(connect(database_url, "packhorse bulk", timeouts=timeouts)) as connection:
-            connection.isolation_level = IsolationLevel.REPEATABLE_READ
-            connection.read_only = True
-            yield AuthorSnapshot(connection)
-    except psycopg.Error as error:
-        raise unusable(author_away(error), error) from error
+    with reading(database_url, AUTHOR) as connection:
+        yield AuthorSnapshot(connection)
 
 
-def _seen(connection: Connection) -> LastSeenNumber:
-    """Read the last number, with the first query of the transaction: it takes the snapshot."""
+def _seen(connection: Connection) -> tuple[int, int]:
+    """Read epoch and sequence of the last package that the author had made by then (R6)."""
     act_as(connection, BOOKKEEPER)
     number = append_numbers.last_number(connection)
     if number is None:
         raise TaskRefused("no publisher has worked for this author yet; start one first")
-    return LastSeenNumber(*number)
+    return number
 
 
 def _path_of(node: Node) -> str:

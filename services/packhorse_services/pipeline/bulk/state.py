@@ -4,14 +4,13 @@ Read and marked without Spark, so that going on and cancelling take no start of 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from packhorse_services.pipeline.bulk.snapshot import LastSeenNumber
 from packhorse_services.pipeline.errors import TablesUnusable, TaskFailed
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.location import Location
@@ -48,7 +47,12 @@ class StoredPart:
     body_length: int
     content_length: int
     node_count: int
-    seen: LastSeenNumber
+    seen_epoch: int
+    seen_sequence: int
+    """The number of the last package that the author had made when it was read (R6)."""
+
+
+_STORED = ["part AS number", *(one.name for one in fields(StoredPart) if one.name != "number")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +112,9 @@ class BulkState:
 
     def parts(self, after: int) -> Iterator[StoredPart]:
         """Yield the parts with a number above `after`, in order."""
-        for row in self._rows(None):
-            if row["part"] > after:
-                yield StoredPart(
-                    row["part"],
-                    row["deep_path"],
-                    row["range_from"],
-                    row["range_to"],
-                    row["package_id"],
-                    row["body_sha256"],
-                    row["body_length"],
-                    row["content_length"],
-                    row["node_count"],
-                    LastSeenNumber(row["seen_epoch"], row["seen_sequence"]),
-                )
+        for row in self._rows(_STORED):
+            if row["number"] > after:
+                yield StoredPart(**row)
 
     def cancelled(self) -> bool:
         """Return whether somebody has cancelled it."""
@@ -145,9 +138,9 @@ class BulkState:
         except (DeltaError, OSError) as error:
             raise _unusable(error) from error
 
-    def _rows(self, columns: list[str] | None) -> Iterator[dict[str, Any]]:
+    def _rows(self, columns: list[str]) -> Iterator[dict[str, Any]]:
         """Yield the rows in the order of their parts."""
-        chosen = "*" if columns is None else ", ".join(columns)
+        chosen = ", ".join(columns)
         try:
             table = DeltaTable(self._parts, storage_options=self._options)
             yield from rows(table, f"SELECT {chosen} FROM {RELATION} ORDER BY part")  # noqa: S608
