@@ -25,7 +25,10 @@ from packhorse_services.pipeline.history.packages import (
     package_files,
     targets_of,
 )
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.delta import stored
 from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.queries import RELATION, literal, rows
 from packhorse_services.pipeline.storage.table_files import Kept
 
 _JOURNAL_HEADERS = ("journal_id", "headers")
@@ -135,16 +138,9 @@ def ids_at(location: Location, version: BronzeVersion, journal_id: str, offset: 
 
 def reaches(location: Location, version: BronzeVersion, journal_id: str, offset: int) -> bool:
     """Return whether a package at an offset or behind it is archived."""
-    files, columns = package_files(location, version), ["offset", "journal_id"]
-    return any(
-        pc.any(
-            pc.and_(
-                pc.greater_equal(batch.column("offset"), offset),
-                pc.equal(batch.column("journal_id"), journal_id),
-            )
-        ).as_py()
-        for batch in column_batches(location, files, columns, offset)
-    )
+    own = f"topic = {literal(version.package_topic)} AND journal_id = {literal(journal_id)}"
+    sql = f'SELECT 1 FROM {RELATION} WHERE {own} AND "offset" >= {offset} LIMIT 1'  # noqa: S608
+    return any(rows(stored(location, tables.BRONZE, version.number), sql))
 
 
 def headers_between(
