@@ -17,6 +17,7 @@ from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse.wire.topics import Topics
 from packhorse_services.pipeline.archive.checkpoint import newest
+from packhorse_services.pipeline.archive.lease import only_run
 from packhorse_services.pipeline.archive.progress import ArchiveProgress
 from packhorse_services.pipeline.archive.query import ArchivedJournal, Reached, unheeded
 from packhorse_services.pipeline.archive.task import Archive, Choices
@@ -65,7 +66,7 @@ class ArchiveSite:
     ) -> None:
         """Run the archive once."""
         origin = ArchivedJournal(self.url, self.topics, max_offsets)
-        Archive(
+        run = Archive(
             self.spark,
             self.location,
             origin,
@@ -74,8 +75,9 @@ class ArchiveSite:
             ArchiveProgress(bar=False),
             reached,
             stop or threading.Event(),
-            database_url,
-        ).run()
+        )
+        with only_run(database_url, self.location.shown) as keep:
+            run.run(keep)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         """Return a small table's rows, without Spark: each look of its costs a second."""

@@ -9,6 +9,14 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from packhorse.runtime.configuration import ProcessConfiguration
 from packhorse.topology.configuration import TopologyConfiguration
+from packhorse_services.pipeline.errors import TaskRefused
+
+_MISSING = {
+    "blobs_url": "there is no blob store; set PACKHORSE_BLOBS_URL to the author's",
+    "database_url": "there is no author's database; set PACKHORSE_DATABASE_URL",
+    "journal_url": "there is no journal; set PACKHORSE_JOURNAL_URL to the publishers'",
+    "subscriber_databases": "there is no subscriber; set PACKHORSE_SUBSCRIBER_DATABASES",
+}
 
 
 class Settings(ProcessConfiguration, BaseSettings):
@@ -39,6 +47,17 @@ class Settings(ProcessConfiguration, BaseSettings):
     """The folder of the jars; without it, one in the user's cache."""
     ivy_settings: Path | None = None
     """Where jars are fetched from, as an Ivy settings file; without it, the public repository."""
+
+    @property
+    def author_url(self) -> str:
+        """The URL of the author's database; empty when it is not set."""
+        return "" if self.database_url is None else self.database_url.get_secret_value()
+
+    def require(self, *names: str) -> None:
+        """Raise `TaskRefused` for the first of these settings that is not set."""
+        for name in names:
+            if not getattr(self, name):
+                raise TaskRefused(_MISSING[name])
 
     @field_validator("subscriber_databases", "spark_conf", mode="before")
     @classmethod

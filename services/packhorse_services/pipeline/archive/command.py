@@ -60,15 +60,14 @@ def _run(settings: Settings, max_offsets: int, choices: "Choices") -> tuple[str,
     location = Location.parse(settings.tables_url)
     topics = settings.topics
     origin = ArchivedJournal(settings.journal_url, topics, max_offsets)
-    author = settings.database_url
-    lease = only_run(author.get_secret_value() if author else "", location.shown)
+    lease = only_run(settings.author_url, location.shown)
     # The lease is taken before a JVM starts, and given back before that JVM has ended.
     with ExitStack() as leased:
         keep = leased.enter_context(lease)
         with running_spark(settings, location, "archive") as spark, leased:
             run = Archive(spark, location, origin, settings.blobs_url, choices)
             with set_by_signals(run.stop):
-                run.run_kept(keep)
+                run.run(keep)
     stopped = run.stop.is_set()
     return said(run.progress.done, location.shown, stopped=stopped), stopped
 
@@ -86,9 +85,7 @@ def said(done: Done, place: str, *, stopped: bool) -> str:
 
 
 def _require(settings: Settings) -> None:
-    for name in ("journal_url", "blobs_url"):
-        if not getattr(settings, name):
-            raise TaskRefused(f"the archive needs PACKHORSE_{name.upper()}; set it")
+    settings.require("journal_url", "blobs_url")
     if settings.journal_url.startswith("memory:"):
         raise TaskRefused("a journal in memory can't be archived: no other process reads it")
 

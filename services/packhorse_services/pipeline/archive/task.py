@@ -16,7 +16,6 @@ from packhorse_services.pipeline.archive import checkpoint, start
 from packhorse_services.pipeline.archive import places as at
 from packhorse_services.pipeline.archive.checkpoint import Checkpoint
 from packhorse_services.pipeline.archive.journal_source import opened
-from packhorse_services.pipeline.archive.lease import only_run
 from packhorse_services.pipeline.archive.places import Places
 from packhorse_services.pipeline.archive.progress import ArchiveProgress
 from packhorse_services.pipeline.archive.query import (
@@ -72,20 +71,14 @@ class Archive:
     progress: ArchiveProgress = field(default_factory=ArchiveProgress)
     reached: Reached = unheeded
     stop: threading.Event = field(default_factory=threading.Event)
-    database_url: str = ""
-    """The author's, where of several runs one has the lease; "": the tables alone decide."""
 
-    def run(self) -> None:
+    def run(self, keep: Callable[[], None]) -> None:
         """Archive what the journal holds now, or with `continuous` until it is stopped.
 
-        Raises `HistoryGap`, `CheckpointCorrupt`, `SchemaChanged`, `TablesUnusable`,
-        `TaskRefused` (`Overtaken` among it), `TaskFailed`, and the journal's own errors.
+        `keep` is what `only_run` gives. Raises `HistoryGap`, `CheckpointCorrupt`, `SchemaChanged`,
+        `TablesUnusable`, `TaskRefused` (`Overtaken` among it), `TaskFailed`, and the journal's own
+        errors.
         """
-        with only_run(self.database_url, self.location.shown) as keep:
-            self.run_kept(keep)
-
-    def run_kept(self, keep: Callable[[], None]) -> None:
-        """As `run`, for who has the lease and gives what keeps it."""
         with translated("archive"), self.progress.shown():
             prepare(self.location)
             self._archive(keep)

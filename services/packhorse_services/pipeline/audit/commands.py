@@ -111,10 +111,7 @@ def _chosen(settings: Settings, wanted: list[str]) -> dict[str, str]:
     unknown = sorted(set(wanted) - known.keys())
     if unknown:
         raise TaskRefused(f"PACKHORSE_SUBSCRIBER_DATABASES names no {unknown[0]!r}")
-    if not known:
-        raise TaskRefused("there is no subscriber; set PACKHORSE_SUBSCRIBER_DATABASES")
-    if not settings.blobs_url:
-        raise TaskRefused("PACKHORSE_BLOBS_URL is missing; snapshots are there")
+    settings.require("subscriber_databases", "blobs_url")
     return {name: url for name, url in known.items() if not wanted or name in wanted}
 
 
@@ -147,11 +144,18 @@ def _archiving(
 
     Nor without the author's database: an archive that is at work beside the audit would be ended.
     """
+    from packhorse_services.pipeline.archive.lease import only_run
     from packhorse_services.pipeline.archive.query import ArchivedJournal
     from packhorse_services.pipeline.archive.task import Archive
 
-    if not settings.journal_url or settings.database_url is None:
+    if not settings.journal_url or not settings.author_url:
         return None
-    origin = ArchivedJournal(settings.journal_url, settings.topics)
-    lease = settings.database_url.get_secret_value()
-    return Archive(spark, location, origin, settings.blobs_url, database_url=lease).run
+    archive = Archive(
+        spark, location, ArchivedJournal(settings.journal_url, settings.topics), settings.blobs_url
+    )
+
+    def archive_rest() -> None:
+        with only_run(settings.author_url, location.shown) as keep:
+            archive.run(keep)
+
+    return archive_rest

@@ -107,16 +107,12 @@ def bulk(
 def _export(
     settings: Settings, deep: str, bulk_id: str | None, part_nodes: int, part_bytes: int
 ) -> Export:
-    database_url = _secret(settings.database_url)
-    if not database_url:
-        raise TaskRefused("name the author's database with PACKHORSE_DATABASE_URL")
-    require_url(database_url, AUTHOR_SETTING)
-    if not settings.blobs_url:
-        raise TaskRefused("name the blob store with PACKHORSE_BLOBS_URL")
+    settings.require("database_url", "blobs_url")
+    require_url(settings.author_url, AUTHOR_SETTING)
     return Export(
         bulk_id or default_id(deep),
         deep,
-        database_url,
+        settings.author_url,
         settings.blobs_url,
         part_nodes,
         part_bytes,

@@ -8,7 +8,6 @@ import typer
 
 from packhorse.runtime.command_options import with_options
 from packhorse.runtime.configuration import loaded
-from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.storage.archive_location import archive_at
 
@@ -52,7 +51,7 @@ def snapshot(
 ) -> None:
     """Make a snapshot of the content in the blob store, for subscribers to begin with."""
     settings = loaded(Settings)
-    blobs_url = require_blobs(settings)
+    settings.require("blobs_url")
     location = archive_at(settings.tables_url, only_read=True)
     from packhorse_services.pipeline.engine.session import running_spark
     from packhorse_services.pipeline.snapshot.task import SnapshotRequest, make_snapshot
@@ -65,16 +64,9 @@ def snapshot(
         options.keep,
     )
     with running_spark(settings, location, "snapshot") as spark:
-        made = make_snapshot(spark, location, settings.topics.package, blobs_url, request)
+        made = make_snapshot(spark, location, settings.topics.package, settings.blobs_url, request)
     result = _result(made)
     typer.echo(json.dumps(result) if as_json else _said(result))
-
-
-def require_blobs(settings: Settings) -> str:
-    """Return the URL of the product's blob store. Raises `TaskRefused` when none is set."""
-    if not settings.blobs_url:
-        raise TaskRefused("there is no blob store; set PACKHORSE_BLOBS_URL to the author's")
-    return settings.blobs_url
 
 
 def _result(made: "Made") -> dict[str, object]:

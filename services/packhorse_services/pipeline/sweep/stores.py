@@ -129,11 +129,7 @@ def stores_of(settings: Settings) -> Iterator[Stores]:
     from packhorse.blobs.open import open_blobs
     from packhorse.messaging.open import open_journal
 
-    if settings.database_url is None:
-        raise TaskRefused("there is no author's database; set PACKHORSE_DATABASE_URL")
-    for name in ("journal_url", "blobs_url"):
-        if not getattr(settings, name):
-            raise TaskRefused(f"PACKHORSE_{name.upper()} is missing")
+    settings.require("database_url", "journal_url", "blobs_url")
     with (
         closing(open_blobs(settings.blobs_url)) as blobs,
         closing(open_journal(settings.journal_url, client_name="packhorse-mark")) as journal,
@@ -144,6 +140,6 @@ def stores_of(settings: Settings) -> Iterator[Stores]:
             settings.topics.package,
             settings.blobs_url,
             settings.journal_url,
-            settings.database_url.get_secret_value(),
+            settings.author_url,
             {name: url.get_secret_value() for name, url in settings.subscriber_databases.items()},
         )
