@@ -15,7 +15,7 @@ from packhorse.blobs.api import binary_key
 from packhorse.blobs.open import open_blobs
 from packhorse.content import tree
 from packhorse.content.node import Binary, Node
-from packhorse_services.pipeline.at.command import moment, show
+from packhorse_services.pipeline.at.command import show
 from packhorse_services.pipeline.at.restore import OTHERWISE, restore
 from packhorse_services.pipeline.at.task import Point, subtree_at
 from packhorse_services.pipeline.engine.exit_codes import exit_code
@@ -96,7 +96,7 @@ def test_what_the_archive_lacks_is_refused(
     with pytest.raises(TaskRefused, match="offset 9 is not archived"):
         shown(spark, location, offset=9)
     with pytest.raises(TaskRefused, match="begins at 2023-11-14"):
-        shown(spark, location, time=moment("2020-01-01"))
+        shown(spark, location, time=datetime(2020, 1, 1, tzinfo=UTC))
     newest = datetime.fromtimestamp(BEGIN_MS / 1000 + 8, UTC)
     assert target(location, TOPICS.package, time=newest).offset == 8, (
         "the newest one's own time is known"
@@ -196,9 +196,3 @@ def test_packages_about_other_paths_are_not_unpacked(history: History) -> None:
         for path in ("/s", "/s/b/c", "/other", "/s/bb")
     ]
     assert reported == [["unreadable"], ["unreadable"], [], []]
-
-
-def test_a_time_without_a_zone_is_utc() -> None:
-    assert moment("2026-05-01T12:00") == moment("2026-05-01T12:00:00Z")
-    with pytest.raises(TaskRefused, match="no time"):
-        moment("yesterday")

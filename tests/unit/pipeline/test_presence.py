@@ -57,6 +57,13 @@ def test_a_folder_of_something_else_is_no_archive(tmp_path: Path) -> None:
         archive_at(f"{tmp_path}/bronze/notes.txt", only_read=True)
 
 
+@pytest.mark.parametrize("time", ["yesterday", "2026-05-01", "2026-05-01T12:00:00"])
+def test_a_time_of_the_history_needs_a_time_zone(time: str) -> None:
+    refused = CliRunner().invoke(program(), ["at", "--path", "/a", "--time", time])
+    assert refused.exit_code == 2
+    assert "with a time zone" in refused.output
+
+
 def test_an_archive_is_found_and_measures_alone_only_by_who_asks_for_them(tmp_path: Path) -> None:
     location = Location.parse(str(tmp_path / "tables"))
     measure(location, "delivery", {})

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 import orjson
@@ -11,10 +11,11 @@ import typer
 
 from packhorse.runtime.command_options import with_options
 from packhorse.runtime.configuration import loaded
+from packhorse.runtime.moments import moment_of
 from packhorse_services.pipeline.engine.databases import AUTHOR_SETTING, require_url
-from packhorse_services.pipeline.errors import NotThere, TaskRefused
+from packhorse_services.pipeline.errors import NotThere
 from packhorse_services.pipeline.settings import Settings
-from packhorse_services.pipeline.snapshot.command import AgentOption, LeaveOutOption, require_blobs
+from packhorse_services.pipeline.snapshot.command import AgentOption, LeaveOutOption
 from packhorse_services.pipeline.storage.archive_location import archive_at
 
 
@@ -57,19 +58,21 @@ def at(*, chosen: PointOptions, how: RestoreOptions) -> None:
     """
     if (chosen.offset is None) == (chosen.time is None):
         raise typer.BadParameter("give either --offset or --time")
+    when = None if chosen.time is None else _moment(chosen.time)
     settings = loaded(Settings)
-    blobs_url, location = require_blobs(settings), archive_at(settings.tables_url, only_read=True)
+    settings.require("blobs_url")
+    location = archive_at(settings.tables_url, only_read=True)
     if how.restore:
-        _require_author(settings)
+        settings.require("database_url")
+        require_url(settings.author_url, AUTHOR_SETTING)
     from packhorse_services.pipeline.at.task import Point, subtree_at
     from packhorse_services.pipeline.engine.session import running_spark
 
     agents, left_out = tuple(sorted(set(chosen.agent or ()))), tuple(chosen.leave_out or ())
-    when = None if chosen.time is None else moment(chosen.time)
     point = Point(chosen.path, chosen.offset, when, agents, left_out)
     with (
         running_spark(settings, location, "at") as spark,
-        subtree_at(spark, location, settings.topics.package, blobs_url, point) as found,
+        subtree_at(spark, location, settings.topics.package, settings.blobs_url, point) as found,
     ):
         if how.restore:
             _restore(found.nodes, chosen.path, settings, force=how.force, as_json=how.as_json)
@@ -77,22 +80,11 @@ def at(*, chosen: PointOptions, how: RestoreOptions) -> None:
             show(found, chosen.path, as_json=how.as_json)
 
 
-def moment(text: str) -> datetime:
-    """Return the time that ISO 8601 text says; UTC when it names no zone.
-
-    Raises `TaskRefused` for anything else.
-    """
+def _moment(text: str) -> datetime:
     try:
-        found = datetime.fromisoformat(text)
+        return moment_of(text)
     except ValueError as error:
-        raise TaskRefused(f"{text!r} is no time; say it as 2026-05-01T12:00:00Z") from error
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
-
-
-def _require_author(settings: Settings) -> None:
-    if settings.database_url is None:
-        raise TaskRefused("set PACKHORSE_DATABASE_URL to the author's database to restore into it")
-    require_url(settings.database_url.get_secret_value(), AUTHOR_SETTING)
+        raise typer.BadParameter(f"--time: {error}") from None
 
 
 def _restore(content: Any, path: str, settings: Settings, *, force: bool, as_json: bool) -> None:
@@ -101,9 +93,8 @@ def _restore(content: Any, path: str, settings: Settings, *, force: bool, as_jso
 
     if not force:
         require_binaries(content, settings.blobs_url, otherwise=OTHERWISE)
-    url = settings.database_url
     try:
-        nodes = restore(content, path, url.get_secret_value() if url else "")
+        nodes = restore(content, path, settings.author_url)
     except psycopg.Error as error:
         raise refused(error) from error
     advice = f"packhorse distribute --deep {path}"
