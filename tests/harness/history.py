@@ -145,7 +145,7 @@ def announcements(location: Location, *said: tuple[str, int]) -> None:
             "journal_id": JOURNAL,
             "day": _time(time_ms).date(),
             "subscriber": subscriber,
-            "lanes": [],
+            "subscriptions": [],
             "editable": True,
             "max_retries": -1,
             "endpoint": "",

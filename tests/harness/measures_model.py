@@ -31,7 +31,7 @@ class Model:
         self.statuses = sorted(statuses, key=lambda row: (_ms(row), row["offset"]))
         self.subscriptions: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
         for row in sorted(announcements, key=lambda row: (_ms(row), row["offset"])):
-            for subscription in row["lanes"]:
+            for subscription in row["subscriptions"]:
                 if subscription["journal_id"]:
                     name = (
                         row["subscriber"],

@@ -99,7 +99,7 @@ def announcement(time_ms: int, offset: int, *, editable: bool = False, **subscri
     return {
         **_place(time_ms, "d1"),
         "subscriber": subscriber,
-        "lanes": [
+        "subscriptions": [
             {
                 "publisher_agent": "main",
                 "offset": offset,

@@ -81,7 +81,7 @@ def test_silver_has_each_record_in_the_table_of_its_kind(site: ArchiveSite) -> N
     }
     assert {row["package_id"] for row in site.rows(tables.PACKAGES)} >= {package_id(3)}
     assert {row["kind"] for row in site.rows(tables.COMMANDS)} == {"CLEAR", "CONTROL", "RESET"}
-    assert {row["lanes"][0]["state"] for row in site.rows(tables.ANNOUNCEMENTS)} == {"IDLE"}
+    assert {row["subscriptions"][0]["state"] for row in site.rows(tables.ANNOUNCEMENTS)} == {"IDLE"}
 
 
 def test_what_nobody_decodes_is_kept_with_the_reason(site: ArchiveSite) -> None:

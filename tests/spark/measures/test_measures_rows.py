@@ -117,7 +117,7 @@ def happened(spark: SparkSession) -> dict[str, list[Any]]:
     for name, case in CASES.items():
         for into, rows in zip((packages, statuses, announcements), case, strict=False):
             for row in rows:
-                for named in row.get("lanes", [row]):
+                for named in row.get("subscriptions", [row]):
                     named["publisher_agent"] += f" of {name}"
             into.extend(rows)
     found = outcomes.outcomes(

@@ -89,7 +89,7 @@ def _announcement(headers: Headers, value: bytes) -> tuple[str, Row]:
     message = decode_discovery(headers, value)
     return tables.ANNOUNCEMENTS, {
         "subscriber": message.subscriber,
-        "lanes": [_subscription(state) for state in message.states],
+        "subscriptions": [_subscription(state) for state in message.states],
         "editable": message.editable,
         "max_retries": message.max_retries,
         "endpoint": message.endpoint,

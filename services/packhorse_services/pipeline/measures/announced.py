@@ -48,7 +48,7 @@ def subscription_rows(announcements: DataFrame, before: DataFrame) -> DataFrame:
 
 
 def _subscriptions(announcements: DataFrame) -> DataFrame:
-    subscription = f.explode("lanes").alias("subscription")
+    subscription = f.explode("subscriptions").alias("subscription")
     rows = announcements.select("subscriber", "editable", "time", "offset", subscription)
     blocked = (f.col("subscription.state") == "BLOCKED") | (
         (f.col("subscription.state") == "RUNNING") & (f.col("subscription.blocked_since_ms") > 0)
@@ -94,7 +94,7 @@ def subscription_hours(rows: DataFrame, day: Column) -> DataFrame:
         )
         .select(*SUBSCRIPTION_KEY, "hour", day.alias("day"), "last.*", "reached")
     )
-    return require(found, SUBSCRIPTIONS, "lanes")
+    return require(found, SUBSCRIPTIONS, "subscriptions")
 
 
 def last_before(subscriptions: DataFrame, moment: Column) -> DataFrame:

@@ -195,7 +195,7 @@ def _of_expired_packages(sources: Sources) -> int:
         "package_offset < first"
     )
     subscriptions = sources.all(tables.ANNOUNCEMENTS).select(
-        "time", f.explode("lanes").alias("subscription")
+        "time", f.explode("subscriptions").alias("subscription")
     )
     behind = subscriptions.join(
         first, f.col("subscription.journal_id") == f.col("journal_id")

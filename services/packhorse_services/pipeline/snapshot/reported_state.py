@@ -99,7 +99,7 @@ def _begun(
     """Return publisher_agent and started_offset of each subscription, as announced last."""
     reported = load(spark, location, tables.ANNOUNCEMENTS)
     subscriptions = reported.where(f.col("subscriber") == subscriber).select(
-        "time", "offset", f.explode("lanes").alias("subscription")
+        "time", "offset", f.explode("subscriptions").alias("subscription")
     )
     own = subscriptions.where(f.col("subscription.journal_id") == target.journal_id)
     last = f.max_by("subscription.started_offset", f.struct("time", "offset")).alias(

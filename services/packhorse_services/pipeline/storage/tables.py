@@ -20,8 +20,7 @@ DELIVERY = "measures/delivery"
 FAILURES = "measures/failures"
 SLOWEST = "measures/slowest"
 PUBLISHING = "measures/publishing"
-# Stored names say "lanes", an earlier word for subscriptions: archives that exist have them.
-SUBSCRIPTIONS = "measures/lanes"
+SUBSCRIPTIONS = "measures/subscriptions"
 MEASURED = "measures/measured"
 
 MEANINGS: Mapping[str, str] = {

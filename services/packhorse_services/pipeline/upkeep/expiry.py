@@ -129,7 +129,9 @@ def held(
 
 def followed(announcements: DataFrame) -> set[Agents]:
     """Return the sets of publisher agents that subscribers follow, as they announced."""
-    subscriptions = f.transform("lanes", lambda subscription: subscription["publisher_agent"])
+    subscriptions = f.transform(
+        "subscriptions", lambda subscription: subscription["publisher_agent"]
+    )
     rows = announcements.select(f.array_sort(subscriptions).alias("agents")).distinct().collect()
     return {frozenset(row.agents) for row in rows if row.agents}
 
