@@ -36,7 +36,8 @@ from packhorse_services.pipeline.history.target import HistoryTarget
 class Case:
     """A subscriber's situation, what it removed, and the snapshot that it began with, if known.
 
-    `named` are the offsets of the packages that are for it and not for all.
+    `named` are the offsets of the packages that are for it and not for all; `named_of_start` those
+    of whom the snapshot is for.
     """
 
     situation: Situation
@@ -44,6 +45,7 @@ class Case:
     """Publisher agent and offset of the packages that it did not import, in order."""
     start: Joined | None
     named: tuple[int, ...]
+    named_of_start: tuple[int, ...]
     since_start: bool
     """Whether only what came after each subscription's beginning counts."""
 
@@ -72,12 +74,13 @@ class Case:
 
     @property
     def unlike(self) -> Joined | None:
-        """What it began with, when that lacks other packages than it has removed up to there."""
+        """What it began with, when that has other packages than it would have imported itself."""
         start, added = self.start, self.added
         if start is None:
             return None
         own = (at for agent, at in self.removed if at <= start.offset and agent not in added)
-        return start if start.left_out != left_out(own) else None
+        alike = all(at > start.offset for at in {*self.named} ^ {*self.named_of_start})
+        return None if alike and start.left_out == left_out(own) else start
 
     def spans(self, begin: Beginning) -> dict[str, tuple[int, int]]:
         """Return, of each agent, above which offset its packages count, and up to which."""
@@ -161,8 +164,12 @@ class Expectations:
         began = self._joining(situation)
         newest = self._end.reached(situation)
         removed = tuple(self._removed(subscriber, situation))  # what it said of these is there now
-        named = tuple(self._headers(situation, newest.version).named_for(subscriber))
-        case = Case(situation, removed, began.start, named, self._since_start)
+        headers = self._headers(situation, newest.version)
+        named, named_of_start = (
+            tuple(headers.named_for(one))
+            for one in (subscriber, began.start.subscriber if began.start else "")
+        )
+        case = Case(situation, removed, began.start, named, named_of_start, self._since_start)
         if case.key not in self._kept:
             try:
                 begin = self._begin(subscriber, case, newest)

@@ -93,19 +93,20 @@ def test_r25_who_was_reset_to_before_its_snapshot_is_held_to_what_it_imports_aga
     assert reported(audited["damaged"]) == {("missing", "/p2", 2)}
 
 
+@pytest.mark.parametrize("left_out", [(), (1,)])
 def test_who_began_with_a_snapshot_for_everybody_has_not_what_names_it_below_that(
-    site: Site,
+    site: Site, left_out: tuple[int, ...]
 ) -> None:
     for number in range(2):
         site.write("main", f"/p{number}")
     site.history.add(page("/named"), to=("sub",))
     site.imported([], {})
-    joined(site, site.snapshot(SnapshotRequest(2, leave_out=(1,))))
+    joined(site, site.snapshot(SnapshotRequest(2, leave_out=left_out)))
     site.write("main", "/p3")
     site.imported([3], {})
     site.edit("UPDATE bookkeeping.position SET log_offset = 3")
     statuses(site.location, ("sub", 3, "IMPORTED"))
-    site.snapshot(SnapshotRequest(3, subscriber="sub", leave_out=(1,)))  # has it
+    site.snapshot(SnapshotRequest(3, subscriber="sub", leave_out=left_out))  # has it
     assert reported(site.audit("named")) == set()
 
 
