@@ -10,6 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import IO, NoReturn
 
+from packhorse.client.addresses import origin
 from packhorse.runtime.extras import how_to_install
 from packhorse.runtime.startup import TYPED
 from packhorse_services.cli.client.connection import Connection
@@ -17,6 +18,7 @@ from packhorse_services.cli.client.failures import CommandFailed, Exit
 
 _HELP = {"-h", "--help"}
 _DATABASES = {"PACKHORSE_DATABASE_URL", "PACKHORSE_DATABASE_URL_FILE"}
+_PUBLISHER = "PACKHORSE_PUBLISHER_URL"
 _CLOSE = 0.8
 """How alike two options are of which one is the other misspelt; no option of a task is that."""
 
@@ -134,8 +136,8 @@ def _environment(connection: Connection, service: str) -> dict[str, str]:
     The stack's token is left out where ours name another publisher.
     """
     stack = connection.directory.author_settings()
-    publisher = stack.get("PACKHORSE_PUBLISHER_URL")
-    if os.environ.get("PACKHORSE_PUBLISHER_URL", publisher) != publisher:
+    own, named = (one.get(_PUBLISHER) for one in (stack, os.environ))
+    if f"{_PUBLISHER}_FILE" in os.environ or (own and named and origin(named) != origin(own)):
         stack.pop("PACKHORSE_PUBLISHER_TOKEN", None)
     unsaid = {name: value for name, value in stack.items() if f"{name}_FILE" not in os.environ}
     typed = {TYPED: f"packhorse {service}"}  # for the usage that it prints

@@ -123,7 +123,7 @@ def stack_token(stack: StackFolder, url: str | None) -> str | None:
 
 
 def _is_of(stack: RunningStack, url: str) -> bool:
-    return _origin(url) in {_origin(one) for one in stack.urls()}
+    return origin(url) in {origin(one) for one in stack.urls()}
 
 
 def read_token(path: Path) -> str:
@@ -152,7 +152,7 @@ def checked_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def _origin(url: str) -> tuple[str, str | None, int | None]:
+def origin(url: str) -> tuple[str, str | None, int | None]:
     """Return what two URLs of one server share."""
     parsed = _parsed(url)
     host = "127.0.0.1" if parsed.hostname == "localhost" else parsed.hostname

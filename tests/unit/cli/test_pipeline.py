@@ -69,19 +69,23 @@ def test_a_service_of_reports_that_is_away_is_named_by_its_option(
 
 @pytest.mark.parametrize(
     ("publisher", "given"),
-    [(None, "of-the-stack"), ("http://own:1", "of-the-stack"), ("http://elsewhere:1", None)],
+    [
+        *((same, "of-the-stack") for same in (None, "http://127.0.0.1:1", "http://localhost:1/")),
+        ("http://elsewhere:1", None),
+    ],
 )
 def test_the_token_of_the_stack_goes_to_no_other_publisher(
     publisher: str | None, given: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = {"PACKHORSE_PUBLISHER_URL": "http://own:1", "PACKHORSE_PUBLISHER_TOKEN": "of-the-stack"}
+    url = "http://127.0.0.1:1"
+    own = {"PACKHORSE_PUBLISHER_URL": url, "PACKHORSE_PUBLISHER_TOKEN": "of-the-stack"}
     (tmp_path / "author.json").write_text(json.dumps(own))
     if publisher:
         monkeypatch.setenv("PACKHORSE_PUBLISHER_URL", publisher)
     environments: list[dict[str, str]] = []
     monkeypatch.setattr(subprocess, "call", lambda _, env: environments.append(env))
     service_commands.forward(Connection(tmp_path), "pipeline", ["bulk"])
-    assert environments[0]["PACKHORSE_PUBLISHER_URL"] == (publisher or "http://own:1")
+    assert environments[0]["PACKHORSE_PUBLISHER_URL"] == (publisher or url)
     assert environments[0].get("PACKHORSE_PUBLISHER_TOKEN") == given
 
 

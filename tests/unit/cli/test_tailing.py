@@ -25,11 +25,11 @@ def test_each_line_of_the_log_is_shown_once(capsys: pytest.CaptureFixture[str]) 
         job(7),
         job(7, "ACTIVE", instance="w1", attempts=2, log=["one"], progress=reported),
         job(7, "ACTIVE", instance="w1", attempts=2, log=["one", "two\x1b"], progress=reported),
-        job(7, "SUCCEEDED", instance="w1", attempts=2, log=["two\x1b", "three"]),
+        job(7, "SUCCEEDED", instance="w1", attempts=2, log=["two\x1b", "three\nSUCCEEDED"]),
     )
     tail(service)
     said = capsys.readouterr()
-    assert said.out.splitlines() == ["one", "two\\x1b", "three"]
+    assert said.out.splitlines() == ["one", "two\\x1b", "three\\nSUCCEEDED"]
     assert said.err.splitlines() == [
         "QUEUED",
         "ACTIVE on w1, attempt 2, 1 of 2: half",

@@ -72,7 +72,7 @@ def _follow_job(
             _report_state(before, found, output.line)
         else:
             for line in new_lines(before.get("log", ()), found["log"]):
-                show(line)
+                show(one_line(line))
             _report_state(before, found, output.report)
         before = found
     if before["state"] != "SUCCEEDED":
