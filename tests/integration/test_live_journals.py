@@ -96,7 +96,7 @@ class Installation:
                     found = self.logs[source].read(subscription.cursor(source), NEVER)
                 for one in subscription.as_events(source, found):
                     data = json.loads(one.data)
-                    reported.append((one.name, data.get("package_id") or data["reason"]))
+                    reported.append((one.event, data.get("package_id") or data["reason"]))
             return len(reported) >= count
 
         eventually(enough, timeout=120, what=f"{count} events")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from packhorse.messaging.api import Outgoing
 from packhorse.runtime.problems import Problem
 from packhorse.wire.package_codec import AGENT_HEADER, PACKAGE_ID_HEADER
+from packhorse_services.publisher.live import recent_events
 from packhorse_services.publisher.live.event_id import (
     EventSource,
     LogCursor,
@@ -116,11 +117,13 @@ def test_r14_a_package_that_cant_be_read_is_reported_and_what_is_no_message_is_n
     assert (shown["package_id"], shown["action"], shown["offset"]) == ("id\ufffd", None, 2)
 
 
-def test_r30_a_ring_is_bounded_in_bytes_and_who_falls_out_reads_the_journal() -> None:
+def test_r30_a_ring_is_bounded_in_bytes_and_who_falls_out_reads_the_journal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recent_events, "_BYTES", 3_000)
     logs = Logs()
     replica = Replica(logs, ring_events=1_000)
     ring = replica.logs[EventSource.PACKAGE].recent
-    ring._max_size = 3_000
     begin = ring.end()
     for _ in range(100):
         logs.append(EventSource.PACKAGE)
