@@ -52,7 +52,7 @@ def test_a_history_is_shown_to_nobody_whom_the_publisher_refuses(site: ConsoleSi
 
 def test_without_a_history_the_pages_are_there(site: ConsoleSite) -> None:
     assert 'data-queue="sub2"' in site.get("overview").text
-    assert "has no history" in site.get("subscriber?agent=main&subscriber=sub2").text
+    assert "has no history of it" in site.get("subscriber?agent=main&subscriber=sub2").text
 
 
 def test_a_subscriber_has_lines_with_axes_and_the_same_as_a_table(site: ConsoleSite) -> None:
