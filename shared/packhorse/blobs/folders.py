@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from weakref import finalize
 
 from packhorse.blobs.api import BlobCorrupt, BlobStoreUnavailable, StoredBlob
 
@@ -51,15 +52,15 @@ class Folders:
         self.root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._incoming = self._open_folder(_INCOMING)
         self._kinds = {kind: self._open_folder(kind) for kind in KINDS}
+        self._closing = finalize(self, _close, self.root, self._incoming, *self._kinds.values())
         for folder in self._kinds.values():
             _make_shards(folder)
         os.fsync(self.root)
         self._clear_up()
 
     def close(self) -> None:
-        """Close the folders."""
-        for descriptor in (self.root, self._incoming, *self._kinds.values()):
-            os.close(descriptor)
+        """Close the folders, which else are closed when nobody refers to this any more."""
+        self._closing()
 
     def create(self) -> tuple[str, int]:
         """Open a new file aside, for writing; returns its name and descriptor."""
@@ -199,3 +200,8 @@ def _make_shards(folder: int) -> None:
         with suppress(FileExistsError):
             os.mkdir(missing, 0o700, dir_fd=folder)
     os.fsync(folder)
+
+
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
