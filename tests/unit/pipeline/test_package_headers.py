@@ -31,6 +31,8 @@ from tests.harness.feed import TOPICS
 from tests.harness.history import BEGIN_MS, JOURNAL, History, archive
 from tests.harness.subscriber import page
 
+AGENTS = ("main", "second", "third")
+
 
 @pytest.fixture
 def history(tmp_path: Path) -> Iterator[History]:
@@ -93,7 +95,7 @@ def test_a_file_is_read_once_and_only_for_the_versions_that_have_it(
     monkeypatch.setattr(headers, "batches_of", counted)
     before = bronze_version(location, TOPICS.package)
     asked = [PackageHeaders(location, JOURNAL, before) for _ in range(2)]
-    assert [one.named_for("sub2") for one in asked] == [[1, 2]] * 2
+    assert [one.named_for("sub2", AGENTS) for one in asked] == [[1, 2]] * 2
     agents = agents_of(location, before)
     assert sorted(read) == sorted({*read})
 
@@ -102,7 +104,7 @@ def test_a_file_is_read_once_and_only_for_the_versions_that_have_it(
     files = len(read)
     archive(location, history.records[4:])
     after = PackageHeaders(location, JOURNAL, bronze_version(location, TOPICS.package))
-    assert (after.named_for("sub2"), after.firsts["third"]) == ([1, 2, 4], 4)
+    assert (after.named_for("sub2", AGENTS), after.firsts["third"]) == ([1, 2, 4], 4)
     assert len(read) == files + 1
     assert agents_of(location, before) == agents
     assert len(read) == files + 1
@@ -110,10 +112,13 @@ def test_a_file_is_read_once_and_only_for_the_versions_that_have_it(
 
 def test_r35_packages_for_named_subscribers_are_found_by_their_names(location: Location) -> None:
     headers = PackageHeaders(location, JOURNAL, bronze_version(location, TOPICS.package))
-    found = [headers.named_for(name) for name in ("sub1", "sub2", "sub3")]
+    found = [headers.named_for(name, AGENTS) for name in ("sub1", "sub2", "sub3")]
     assert found == [[1], [1, 2], []]
+    assert [headers.named_for("sub2", [agent]) for agent in AGENTS] == [[1], [2], []]
+    assert headers.named_alone("sub1", "sub2", AGENTS) == {2}
+    assert not headers.named_alone("sub1", "sub2", ["main"])
     older = PackageHeaders(location, "older", headers.version)
-    assert older.named_for("sub2") == [1]
+    assert older.named_for("sub2", AGENTS) == [1]
 
 
 def test_the_newest_package_is_the_one_at_the_last_offset_of_its_agents(location: Location) -> None:

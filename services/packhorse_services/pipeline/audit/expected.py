@@ -1,7 +1,7 @@
 """What a subscriber in a situation must hold: a snapshot's content and the packages since then."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,8 +36,8 @@ from packhorse_services.pipeline.history.target import HistoryTarget
 class Case:
     """A subscriber's situation, what it removed, and the snapshot that it began with, if known.
 
-    `named` are the offsets of the packages that are for it and not for all; `named_of_start` those
-    of whom the snapshot is for.
+    `named` are the offsets of the packages that are for it and not for all; `named_alone` those of
+    the snapshot's agents that name it, or whom the snapshot is for, and not both.
     """
 
     situation: Situation
@@ -45,7 +45,7 @@ class Case:
     """Publisher agent and offset of the packages that it did not import, in order."""
     start: Joined | None
     named: tuple[int, ...]
-    named_of_start: tuple[int, ...]
+    named_alone: Collection[int]
     since_start: bool
     """Whether only what came after each subscription's beginning counts."""
 
@@ -79,7 +79,7 @@ class Case:
         if start is None:
             return None
         own = (at for agent, at in self.removed if at <= start.offset and agent not in added)
-        alike = all(at > start.offset for at in {*self.named} ^ {*self.named_of_start})
+        alike = all(at > start.offset for at in self.named_alone)
         return None if alike and start.left_out == left_out(own) else start
 
     def spans(self, begin: Beginning) -> dict[str, tuple[int, int]]:
@@ -164,12 +164,10 @@ class Expectations:
         began = self._joining(situation)
         newest = self._end.reached(situation)
         removed = tuple(self._removed(subscriber, situation))  # what it said of these is there now
-        headers = self._headers(situation, newest.version)
-        named, named_of_start = (
-            tuple(headers.named_for(one))
-            for one in (subscriber, began.start.subscriber if began.start else "")
-        )
-        case = Case(situation, removed, began.start, named, named_of_start, self._since_start)
+        headers, start = self._headers(situation, newest.version), began.start
+        named = tuple(headers.named_for(subscriber, situation.agents))
+        alone = headers.named_alone(subscriber, start.subscriber, start.agents) if start else ()
+        case = Case(situation, removed, start, named, alone, self._since_start)
         if case.key not in self._kept:
             try:
                 begin = self._begin(subscriber, case, newest)

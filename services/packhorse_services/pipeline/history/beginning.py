@@ -133,11 +133,15 @@ def _base(
 def _names_alike(base: ContentSnapshot, headers: PackageHeaders, rules: BaseRules) -> bool:
     """Return whether a base has of the packages that name subscribers those that are wanted.
 
-    Up to the offset of `rules.start` that one's count, whomever they name.
+    Up to the offset of `rules.start` those of its agents count that are in it, whomever they name.
     """
-    after = -1 if rules.start is None else rules.start.offset
-    unlike = {*headers.named_for(base.subscriber)} ^ {*headers.named_for(rules.subscriber)}
-    return not any(after < offset <= base.offset for offset in unlike)
+    start, agents = rules.start, {*base.publisher_agents}
+    started = agents.intersection(start.agents) if start else set()
+    return not any(
+        after < offset <= base.offset
+        for after, some in ((-1, agents - started), (start.offset if start else -1, started))
+        for offset in headers.named_alone(base.subscriber, rules.subscriber, some)
+    )
 
 
 def _of_base(

@@ -5,7 +5,7 @@ A pass over all of them takes 3 µs a package, and no job of Spark, whose JVM ha
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, cached_property
@@ -20,6 +20,7 @@ from packhorse_services.pipeline.archive.reading import headers_of
 from packhorse_services.pipeline.history.packages import (
     TAG,
     BronzeVersion,
+    agent_of,
     batches_of,
     column_batches,
     package_files,
@@ -101,8 +102,8 @@ class _FileHeaders:
     """What the headers of all packages of a file say."""
 
     agents: list[AgentPackages]
-    named: "dict[tuple[str, str], array[int]]"
-    """Of a journal and a subscriber: the offsets of the packages that name it."""
+    named: "dict[tuple[str, str, str], array[int]]"
+    """Of a journal, an agent and a subscriber: the offsets of its packages that name that one."""
 
 
 @cache
@@ -112,12 +113,13 @@ def _whole(location: Location, file: str) -> _FileHeaders:
     Tasks that follow one another in a process ask the same, each of them more than once.
     """
     found: list[AgentPackages] = []
-    named: dict[tuple[str, str], array[int]] = {}
+    named: dict[tuple[str, str, str], array[int]] = {}
     for batch in batches_of(location, file, _COLUMNS):
         found += _agents(batch, _within(batch, None, None))
         for journal_id, offset, headers in _marked(batch):
             for name in targets_of(headers):
-                named.setdefault((journal_id, name), array("q")).append(offset)
+                key = journal_id, agent_of(headers), name
+                named.setdefault(key, array("q")).append(offset)
     return _FileHeaders(_together(found), named)
 
 
@@ -172,10 +174,15 @@ class PackageHeaders:
         own = (one for one in every if one.journal_id == self.journal_id)
         return {one.publisher_agent: one.first for one in own}
 
-    def named_for(self, subscriber: str) -> Sequence[int]:
-        """Return the offsets of the packages that name `subscriber`, in order (R35)."""
-        own = self.journal_id, subscriber
-        return sorted(chain(*(one.named.get(own, ()) for one in self._files)))
+    def named_for(self, subscriber: str, agents: Iterable[str]) -> Sequence[int]:
+        """Return the offsets of the agents' packages that name `subscriber`, in order (R35)."""
+        keys = [(self.journal_id, agent, subscriber) for agent in agents]
+        return sorted(chain(*(one.named.get(key, ()) for one in self._files for key in keys)))
+
+    def named_alone(self, one: str, other: str, agents: Iterable[str]) -> Collection[int]:
+        """Return the offsets of the agents' packages that name just one of two subscribers."""
+        named, named_other = ({*self.named_for(name, agents)} for name in (one, other))
+        return named ^ named_other
 
     def has(self, base: ContentSnapshot) -> bool:
         """Return whether the package at a snapshot's offset is the one it names (R24), or gone."""

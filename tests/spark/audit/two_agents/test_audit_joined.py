@@ -110,6 +110,19 @@ def test_who_began_with_a_snapshot_for_everybody_has_not_what_names_it_below_tha
     assert reported(site.audit("named")) == set()
 
 
+def test_who_follows_another_agent_later_has_what_names_it_of_that_one(site: Site) -> None:
+    site.write("main", "/p0")
+    site.history.agent = "other"
+    site.history.add(page("/named"), to=("sub",))
+    site.write("main", "/p2")
+    site.imported([], {})
+    joined(site, site.snapshot(SnapshotRequest(2, agents=("main",))))
+    site.write("other", "/p3")
+    site.imported([1, 3], {"other": (3, -1)})
+    site.snapshot(SnapshotRequest(3))  # has it not
+    assert reported(site.audit("added")) == set()
+
+
 @pytest.mark.depth
 def test_that_the_snapshot_is_gone_is_said(site: Site) -> None:
     for number in range(4):
