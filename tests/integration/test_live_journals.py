@@ -95,7 +95,7 @@ class Installation:
                 if found is None:
                     found = self.logs[source].read(subscription.cursor(source), NEVER)
                 for one in subscription.as_events(source, found):
-                    data = json.loads(one.data)
+                    data = json.loads(str(one.raw_data))
                     reported.append((one.event, data.get("package_id") or data["reason"]))
             return len(reported) >= count
 

@@ -64,10 +64,10 @@ def test_r5_each_request_of_a_batch_has_its_outcome(service: PublisherService) -
             (202, ""),
         ]
         assert await send(service, *requests) == outcomes
-        assert await send(service, keyed, {**keyed, "paths": ["/c"]}) == [
-            (202, ""),
-            (409, "key-in-progress"),
-        ]
+        first, second = await send(service, keyed, {**keyed, "paths": ["/c"]})
+        assert first == (202, "")
+        known = second == (422, "key-reused")  # where the first one has been published meanwhile
+        assert known or second == (409, "key-in-progress")
         assert await send(service, {**keyed, "paths": ["/c"]}) == [(422, "key-reused")]
         refused = await send(service, requests[0], {"action": "TEST"}, token="editor")
         assert refused == [(403, "forbidden"), (202, "")]

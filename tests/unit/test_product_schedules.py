@@ -25,8 +25,6 @@ from tests.harness.openapi import NOWHERE, SERVICES
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "operations" / "jobs.md"
-USERS = "jobs/http/schedule_schemas.py"
-"""What an operator asks for over HTTP."""
 MADE_IN = {
     *("cleanup/schedule.py", "jobs/housekeeping.py", "pipeline/worker/command.py"),
     "publisher/assembly/maintenance.py",
@@ -110,4 +108,4 @@ def test_no_other_module_of_the_services_makes_schedules() -> None:
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "ScheduleDefinition"
     }
-    assert making == MADE_IN | {USERS}
+    assert making == MADE_IN

@@ -65,11 +65,11 @@ class Site:
         with closing(connect(self.url, "tests")) as connection:
             connection.execute(
                 "INSERT INTO bookkeeping.joined_snapshot "
-                "(snapshot_id, log_offset, journal_id, publisher_agents, left_out) "
-                "VALUES (%s, %s, %s, %s, %s)",
+                "(snapshot_id, log_offset, journal_id, publisher_agents, subscriber, left_out) "
+                "VALUES (%s, %s, %s, %s, %s, %s)",
                 (
                     *(snapshot.id, snapshot.offset, snapshot.journal_id),
-                    *(list(snapshot.publisher_agents), snapshot.left_out),
+                    *(list(snapshot.publisher_agents), snapshot.subscriber, snapshot.left_out),
                 ),
             )
             connection.commit()
