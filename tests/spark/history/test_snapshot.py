@@ -1,6 +1,7 @@
 """Snapshots of the archive: what they hold, what they begin with, what becomes of killed runs."""
 
 import random
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -8,15 +9,17 @@ from pyspark.sql import SparkSession
 from packhorse.snapshots.snapshot import ReportedState, node_list_key
 from packhorse.snapshots.store import all_of, remove
 from packhorse_services.pipeline.errors import TablesUnusable, TaskRefused
+from packhorse_services.pipeline.history.read import asked
 from packhorse_services.pipeline.history.target import target
-from packhorse_services.pipeline.snapshot import task
-from packhorse_services.pipeline.snapshot.reported_state import heard
+from packhorse_services.pipeline.snapshot import reported_state, task
+from packhorse_services.pipeline.snapshot.reported_state import heard, require_heard_of
 from packhorse_services.pipeline.snapshot.task import (
     remove_leftovers,
 )
 from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.delta import prepare
 from tests.harness.feed import TOPICS, page
-from tests.harness.history import BEGIN_MS, JOURNAL, gap, statuses
+from tests.harness.history import BEGIN_MS, JOURNAL, announcements, gap, statuses
 from tests.spark.history.archived_site import Site
 
 pytestmark = pytest.mark.spark
@@ -124,6 +127,27 @@ def test_a_name_that_nobody_has_heard_of_is_refused(site: Site) -> None:
     with pytest.raises(TaskRefused, match=r"'nosuch', it knows live; .*leave --subscriber out"):
         site.make(subscriber="nosuch")
     assert list(all_of(site.blobs)) == []
+
+
+def test_of_many_names_few_are_read_and_twenty_shown(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(site.location)
+    statuses(site.location, *[(f"s{number:02}", 0, "IMPORTED") for number in range(0, 50, 2)])
+    announcements(site.location, *[(f"s{number:02}", BEGIN_MS) for number in range(1, 50, 2)])
+    answers: list[int] = []
+
+    def counted(*question: Any) -> Any:
+        answer = asked(*question)
+        answers.append(len(answer))
+        return answer
+
+    monkeypatch.setattr(reported_state, "asked", counted)
+    for known in ("s48", "s49"):
+        require_heard_of(site.location, known, [])
+    with pytest.raises(TaskRefused, match=r"knows s00, s01, .*, s18, s19, …; correct the name"):
+        require_heard_of(site.location, "nosuch", [])
+    assert max(answers) == 21, "names are untrusted, and there may be any number"
 
 
 def test_an_incomplete_history_is_refused_until_the_whole_tree_is_replaced(site: Site) -> None:

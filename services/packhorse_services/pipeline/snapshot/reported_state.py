@@ -18,7 +18,7 @@ from packhorse_services.pipeline.history.target import HistoryTarget
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.delta import load
 from packhorse_services.pipeline.storage.location import Location
-from packhorse_services.pipeline.storage.queries import RELATION
+from packhorse_services.pipeline.storage.queries import RELATION, literal
 
 _REPORTED = 20
 
@@ -32,17 +32,22 @@ def require_heard_of(
     """
     if not subscriber or any(one.subscriber == subscriber for one in snapshots):
         return
-    names = f"SELECT DISTINCT subscriber FROM {RELATION}"  # noqa: S608 - a constant
-    both = tables.STATUSES, tables.ANNOUNCEMENTS
-    heard_of = sorted({row["subscriber"] for one in both for row in asked(location, one, names)})
-    if subscriber in heard_of:
+    if _named(location, f"WHERE subscriber = {literal(subscriber)} LIMIT 1"):
         return
+    heard_of = _named(location, f"ORDER BY subscriber LIMIT {_REPORTED + 1}")
     known = heard_of[:_REPORTED] + ["…"] * (len(heard_of) > _REPORTED)
     raise TaskRefused(
         f"the archive has never heard of a subscriber {subscriber!r}, it knows "
         f"{', '.join(known) or 'none yet'}; correct the name, or leave --subscriber out: a new "
         "one takes the snapshot for everybody (if it has begun, packhorse-pipeline archive first)"
     )
+
+
+def _named(location: Location, which: str) -> list[str]:
+    """Return the subscribers whose statuses or announcements are archived, in order."""
+    sql = f"SELECT DISTINCT subscriber FROM {RELATION} {which}"  # noqa: S608 - literals
+    both = tables.STATUSES, tables.ANNOUNCEMENTS
+    return sorted({row["subscriber"] for one in both for row in asked(location, one, sql)})
 
 
 def heard(
