@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from packhorse_services.pipeline.errors import TablesUnusable
 from packhorse_services.pipeline.measures import changes
-from packhorse_services.pipeline.measures.changes import NOTHING
 from packhorse_services.pipeline.measures.task import measure
 from packhorse_services.pipeline.measures.writing import MeasuresTables
 from packhorse_services.pipeline.storage import schemas, tables
@@ -111,17 +110,12 @@ def test_without_an_archive_there_is_nothing_to_measure(
 
 def expired_and_measured(spark: SparkSession, location: Location) -> Any:
     """Measure, expire two days, measure all hours; return the contents before."""
-    append(location, tables.PACKAGES, [package(1, HOUR), package(2, 2 * DAY)])
-    append(
-        location,
-        tables.STATUSES,
-        [status(1, 2 * HOUR, "REMOVED_FAILED", reason="no"), status(2, 2 * DAY + HOUR)],
-    )
-    append(
-        location,
-        tables.ANNOUNCEMENTS,
-        [announcement(0, 0), announcement(3 * HOUR, 1), announcement(2 * DAY + 2 * HOUR, 2)],
-    )
+    append(location, tables.PACKAGES, [package(0, HOUR), package(1, HOUR), package(2, 2 * DAY)])
+    failed = status(1, 2 * HOUR, "REMOVED_FAILED", reason="no")
+    late = status(0, 2 * DAY + 5 * HOUR)
+    append(location, tables.STATUSES, [failed, status(2, 2 * DAY + HOUR), late])
+    announced = [(0, 0), (3 * HOUR, 1), (2 * DAY + 2 * HOUR, 2), (2 * DAY + 6 * HOUR, 2)]
+    append(location, tables.ANNOUNCEMENTS, [announcement(*one) for one in announced])
     measure(spark, location)
     before = contents(location)
     expire_two_days(spark, location)
@@ -130,7 +124,7 @@ def expired_and_measured(spark: SparkSession, location: Location) -> Any:
 
 
 @pytest.mark.depth
-def test_new_rows_change_no_hours_whose_rows_have_expired(
+def test_new_rows_change_no_hours_whose_rows_or_packages_have_expired(
     spark: SparkSession, location: Location
 ) -> None:
     before = expired_and_measured(spark, location)
@@ -140,12 +134,14 @@ def test_new_rows_change_no_hours_whose_rows_have_expired(
     after = contents(location)
     assert set(before[tables.PUBLISHING]) == set(after[tables.PUBLISHING])
     assert set(before[tables.FAILURES]) <= set(after[tables.FAILURES])
+    assert set(before[tables.DELIVERY]) <= set(after[tables.DELIVERY])
+    assert before[tables.SLOWEST] == after[tables.SLOWEST]
 
 
 @pytest.mark.proof
 def test_a_build_that_makes_expired_hours_anew_is_caught(
     spark: SparkSession, location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "kept_before", lambda *_, **__: NOTHING)
+    monkeypatch.setattr(changes, "made_from", lambda _, __, since_ms: since_ms)
     before = expired_and_measured(spark, location)
     assert contents(location) != before

@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 from packhorse_services.pipeline.measures.announced import SUBSCRIPTION_KEY
 from packhorse_services.pipeline.measures.outcomes import decided, facts, sent
-from packhorse_services.pipeline.measures.times import HOUR_MS
+from packhorse_services.pipeline.measures.times import HOUR_MS, is_from
 from packhorse_services.pipeline.storage import columns, schemas, tables
 from packhorse_services.pipeline.storage.delta import load, opened, stored
 from packhorse_services.pipeline.storage.location import Location
@@ -163,43 +163,37 @@ def _midnight(day: date) -> datetime:
     return datetime.combine(day, datetime.min.time(), UTC)
 
 
-NOTHING = -(2**62)
+def made_from(sources: Sources, subscriptions: DataFrame, since_ms: int) -> int:
+    """Return the first hour from `since_ms` on that may be made anew, in milliseconds.
 
-
-def kept_before(sources: Sources, subscriptions: DataFrame, *, all_hours: bool) -> int:
-    """Return the moment before which no hour may be made anew, in milliseconds; `NOTHING`: all may.
-
-    Days that have expired leave their hours alone. With `all_hours` also later ones that reported
-    packages of such days; without it, late rows are few and name packages that are there. The last
-    hour that was made may always be made again, and what follows it has to be.
+    What became of packages of expired days can't be counted again: those days' hours stay as they
+    are, and later ones up to the last in which such a package was reported. The last hour that was
+    made may always be made again, and what follows it has to be.
     """
     days = [each.whole_from for each in sources.versions.values() if each.whole_from is not None]
     if not days:
-        return NOTHING
+        return since_ms
     last = subscriptions.agg(f.max(f.unix_millis("hour"))).collect()[0][0]
-    if last is None:
-        return NOTHING
-    begin = round(_midnight(max(days)).timestamp() * 1000)
-    if all_hours:
-        begin = max(begin, _of_expired_packages(sources))
-    return min(begin, int(last))
+    if last is None or since_ms >= last:
+        return since_ms
+    whole = round(_midnight(max(days)).timestamp() * 1000)
+    return min(_behind_expired_packages(sources, max(since_ms, whole)), int(last))
 
 
-def _of_expired_packages(sources: Sources) -> int:
-    """Return the hour behind the last one in which an expired package was reported."""
+def _behind_expired_packages(sources: Sources, begin_ms: int) -> int:
+    """Return the first hour from `begin_ms` on after which no expired package was reported."""
     packages = sources.all(tables.PACKAGES)
     kept = packages.groupBy("journal_id").agg(f.min("offset").alias("first"))
     first = f.broadcast(kept)
-    said = sources.all(tables.STATUSES)
+    said = sources.all(tables.STATUSES).where(is_from(begin_ms, "time"))
     decided = said.join(first, said["package_journal_id"] == first["journal_id"]).where(
         "package_offset < first"
     )
-    subscriptions = sources.all(tables.ANNOUNCEMENTS).select(
-        "time", f.explode("subscriptions").alias("subscription")
-    )
+    announcements = sources.all(tables.ANNOUNCEMENTS).where(is_from(begin_ms, "time"))
+    subscriptions = announcements.select("time", f.explode("subscriptions").alias("subscription"))
     behind = subscriptions.join(
         first, f.col("subscription.journal_id") == f.col("journal_id")
     ).where("subscription.offset < first - 1")
     times = decided.select(said["time"]).unionByName(behind.select("time"))
     last = times.agg(f.max(f.unix_millis("time"))).collect()[0][0]
-    return NOTHING if last is None else (int(last) // HOUR_MS + 1) * HOUR_MS
+    return begin_ms if last is None else (int(last) // HOUR_MS + 1) * HOUR_MS

@@ -25,9 +25,9 @@ def measure(spark: SparkSession, location: Location, *, all_hours: bool = False)
 
     In milliseconds since 1970; None when nothing is new. What had been made is remembered at the
     very end, so that a run that was killed is made again, with the same result. `all_hours` makes
-    anew all that the archive still holds whole; what was made of days that have expired since is
-    kept. Raises `TablesUnusable` when there is no archive, `Overtaken` when another run is at
-    work, and what `translated` raises.
+    anew all that the archive still holds whole; what was made of days and packages that have
+    expired since is kept. Raises `TablesUnusable` when there is no archive, `Overtaken` when
+    another run is at work, and what `translated` raises.
     """
     with translated("measures"):
         stored(location, tables.PACKAGES)  # it makes no measures where there is no archive
@@ -37,8 +37,7 @@ def measure(spark: SparkSession, location: Location, *, all_hours: bool = False)
         subscriptions = written.rows(tables.SUBSCRIPTIONS)
         since_ms = _touched(sources, known, subscriptions)
         if since_ms is not None:
-            begin = changes.kept_before(sources, subscriptions, all_hours=known is None)
-            since_ms = max(since_ms, begin)
+            since_ms = changes.made_from(sources, subscriptions, since_ms)
             with _made(sources, subscriptions, since_ms) as made:
                 for name, frame in made.items():
                     written.replace(name, frame, since_ms)
