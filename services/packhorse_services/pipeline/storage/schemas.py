@@ -140,7 +140,6 @@ ANNOUNCEMENTS = t.StructType(
     [
         *_PLACE,
         _SUBSCRIBER,
-        # An earlier word for subscriptions, kept for the archives that have it.
         c.column("subscriptions", t.ArrayType(SUBSCRIPTION, False), "Its subscriptions, by agent"),
         c.column("editable", t.BooleanType(), "Whether it accepts clears and reports every import"),
         c.long("max_retries", "Attempts after the first; -1 never gives up", "attempts"),
