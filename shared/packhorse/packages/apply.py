@@ -60,7 +60,7 @@ def apply(
 
     Raises:
         PackageRefused: type, action, paths or nodes are not what these roots and limits allow.
-        PackageCorrupt, Undecodable, InvalidPath, InvalidNode: the body is bad.
+        PackageCorrupt, BlobCorrupt, Undecodable, InvalidPath, InvalidNode: the body is bad.
         BlobMissing, BlobStoreUnavailable: the body can't be had now.
         psycopg.Error: the database refuses.
     """
