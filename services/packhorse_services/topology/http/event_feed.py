@@ -87,7 +87,10 @@ class Feed(Streams):
             return NumberedEvent(EventKind.INIT, self._init, self._number) if self._init else None
 
     def history(self) -> list[ChangeDocument]:
-        """Return the last hundred changes, the newest first."""
+        """Return the last hundred changes that it heard, the newest first.
+
+        Each has the time of hearing, and changes that follow each other at once may be one.
+        """
         with self._lock:
             return list(reversed(self._changes))
 

@@ -89,7 +89,10 @@ async def get_cluster_view(request: Request, _caller: Reader) -> ClusterViewDocu
 
 @router.get("/history", responses=documented(503))
 async def get_history(request: Request, _caller: Reader) -> HistoryDocument:
-    """Return the last hundred changes that the instance which answers has seen."""
+    """Return the last hundred changes that the instance which answers has heard of.
+
+    Each has the time of hearing, and changes that follow each other at once may be one.
+    """
     parts = of(request)
     return HistoryDocument(trouble=parts.discovery.trouble(), changes=parts.feed.history())
 
