@@ -135,13 +135,13 @@ def _names_alike(base: ContentSnapshot, headers: PackageHeaders, rules: BaseRule
 
     Up to the offset of `rules.start` those of its agents count that are in it, whomever they name.
     """
-    start, agents = rules.start, {*base.publisher_agents}
-    started = agents.intersection(start.agents) if start else set()
-    return not any(
-        after < offset <= base.offset
-        for after, some in ((-1, agents - started), (start.offset if start else -1, started))
-        for offset in headers.named_alone(base.subscriber, rules.subscriber, some)
-    )
+    start = rules.start
+    for agent in base.publisher_agents:
+        after = start.offset if start is not None and agent in start.agents else -1
+        alone = headers.named_alone(base.subscriber, rules.subscriber, [agent])
+        if any(after < offset <= base.offset for offset in alone):
+            return False
+    return True
 
 
 def _of_base(
