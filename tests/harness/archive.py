@@ -63,7 +63,7 @@ def package_id(number: int) -> str:
 def status(number: int, subscriber: str = "s-1") -> StatusMessage:
     """Return what a subscriber says that it imported package `number` at that offset."""
     return StatusMessage(
-        subscriber, AGENT, number, Status.IMPORTED, package_id(number), decided_ms=number
+        subscriber, AGENT, "j", number, Status.IMPORTED, package_id(number), decided_ms=number
     )
 
 

@@ -45,7 +45,7 @@ def message(
     if source is EventSource.PACKAGE:
         return encode_package(PackageMessage(PackageEntry(package_id, agent, Action.ADD, ("/a",))))
     if source is EventSource.STATUS:
-        return encode_status(StatusMessage(subscriber, agent, 0, Status.REMOVED, package_id))
+        return encode_status(StatusMessage(subscriber, agent, "j", 0, Status.REMOVED, package_id))
     reported = PackageDistributed(package_id, agent, 0, ("/a",), imported=(subscriber,))
     return encode_distributed(reported, source="/tests", time="2026-01-01T00:00:00Z")
 

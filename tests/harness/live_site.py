@@ -51,7 +51,8 @@ class Site:
         return str(answer.json()["id"])
 
     def status(self, subscriber: str, offset: int, **more: Any) -> None:
-        reported = StatusMessage(subscriber, AGENT, offset, Status.REMOVED_FAILED, **more)
+        packages = self.journal.identity(TOPICS.package)
+        reported = StatusMessage(subscriber, AGENT, packages, offset, Status.REMOVED_FAILED, **more)
         encoded = encode_status(reported)
         self._append(TOPICS.status, Outgoing(encoded.value, encoded.headers))
 

@@ -61,6 +61,7 @@ class SubscriptionsMachine(RuleBasedStateMachine):
         self.subscriptions = {name: Subscription() for name in NAMES}
         self.announced: dict[str, Record] = {}
         self.decisions = self.resets = 0
+        self.identity = self.journal.identity(self.topics.package)
 
     def append(self, topic: str, encoded: Encoded) -> int:
         return self.journal.append(topic, Outgoing(encoded.value, encoded.headers)).result().offset
@@ -97,7 +98,7 @@ class SubscriptionsMachine(RuleBasedStateMachine):
         subscription.ever.setdefault(offset, set()).add(status)
         subscription.unsent.append(
             StatusMessage(
-                *(name, AGENT, offset, status, self.packages[offset][0]),
+                *(name, AGENT, self.identity, offset, status, self.packages[offset][0]),
                 reason=f"{name} {offset}",
                 decided_ms=1_000 + self.decisions,
             )
@@ -121,8 +122,7 @@ class SubscriptionsMachine(RuleBasedStateMachine):
         self.send_all(name)
         self.resets += 1
         command_id = f"{self.resets:032x}"
-        identity = self.journal.identity(self.topics.package)
-        reset = ResetCommand(command_id, name, AGENT, to, journal_id=identity)
+        reset = ResetCommand(command_id, name, AGENT, to, journal_id=self.identity)
         with self.pool.connection() as connection:
             command_store.write(connection, reset)
         applied = CommandStatusMessage(command_id, name, AGENT, CommandState.APPLIED)

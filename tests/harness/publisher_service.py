@@ -159,7 +159,8 @@ class PublisherService:
         self._append(self.topics.discovery, encode_discovery(message), message.subscriber)
 
     def status(self, name: str, offset: int, status: Status, **more: Any) -> None:
-        message = StatusMessage(name, AGENT, offset, status, **more)
+        packages = self.author.journal.identity(self.topics.package)
+        message = replace(StatusMessage(name, AGENT, packages, offset, status), **more)
         self._append(self.topics.status, encode_status(message), None)
 
     def _append(self, topic: str, encoded: Encoded, key: str | None) -> None:

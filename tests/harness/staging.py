@@ -34,7 +34,7 @@ def arrival(
 
 
 def status(offset: int, became: Status, **more: object) -> StatusMessage:
-    message = StatusMessage("golden", "main", offset, became, f"p{offset}", journal_id="journal")
+    message = StatusMessage("golden", "main", "journal", offset, became, f"p{offset}")
     return replace(message, **more)  # type: ignore[arg-type]
 
 

@@ -115,7 +115,7 @@ def test_r30_bodies_are_shown_of_one_record() -> None:
 
 def test_each_kind_of_message_is_decoded(log: Log) -> None:
     sent = {
-        TOPICS.status: encode_status(StatusMessage("sub1", "main", 0, Status.IMPORTED)),
+        TOPICS.status: encode_status(StatusMessage("sub1", "main", "j", 0, Status.IMPORTED)),
         TOPICS.discovery: encode_discovery(DiscoveryMessage("sub1", (SubscriberState("main", 4),))),
         TOPICS.command: encode_command(ClearCommand("c1", "sub1", "main", 7)),
         TOPICS.event: encode_distributed(

@@ -66,8 +66,7 @@ def test_r18_a_failure_of_an_older_log_never_colours_a_new_package(site: Site) -
     async def fail(s: PublisherService) -> None:
         old.extend(await publish(s, 2))
         journal_id = s.journal.identity(TOPICS.package)
-        known = {"package_id": old[1], "reason": "old", "journal_id": journal_id}
-        s.status("sub1", 1, Status.REMOVED_FAILED, **known)
+        s.status("sub1", 1, Status.REMOVED_FAILED, package_id=old[1], reason="old")
         await s.announce("sub1", 1, journal_id=journal_id)
         await until_failed(s, "sub1", 1)
 
@@ -76,8 +75,7 @@ def test_r18_a_failure_of_an_older_log_never_colours_a_new_package(site: Site) -
         journal_id = s.journal.identity(TOPICS.package)
         await s.announce("sub1", 1, journal_id=journal_id)
         assert await states(s, new[1]) == {"sub1": "IMPORTED"}
-        known = {"package_id": new[1], "reason": "new", "journal_id": journal_id}
-        s.status("sub1", 1, Status.REMOVED_FAILED, **known)
+        s.status("sub1", 1, Status.REMOVED_FAILED, package_id=new[1], reason="new")
         found = await until_failed(s, "sub1", 2)
         assert [one["package_id"] for one in found["entries"]] == [old[1], new[1]]
         first = await s.get("/queues/sub1/errors?limit=1")

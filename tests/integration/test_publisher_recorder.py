@@ -53,11 +53,13 @@ def test_r18_lookups_of_failed_packages_are_few_and_outside_of_the_transaction(
 ) -> None:
     journal = open_journal(f"memory://{tmp_path}", client_name="tests")
     journal.create_topics(standard_topics(TOPICS))
+    packages = journal.identity(TOPICS.package)
     for number in range(FAILURES):
         entry = PackageEntry(f"p{number}", AGENT, Action.ADD, (f"/p{number}",))
         package = encode_package(PackageMessage(entry))
         journal.append(TOPICS.package, Outgoing(package.value, package.headers)).result()
-        reported = StatusMessage("sub1", AGENT, number, Status.REMOVED_FAILED, f"p{number}")
+        name = f"p{number}"
+        reported = StatusMessage("sub1", AGENT, packages, number, Status.REMOVED_FAILED, name)
         status = encode_status(reported)
         journal.append(TOPICS.status, Outgoing(status.value, status.headers)).result()
     watched: Any = Watched(journal, connection)

@@ -45,6 +45,8 @@ def decode_status(headers: Mapping[str, bytes], value: bytes) -> StatusMessage:
     expect(headers, StatusMessage)
     wire = status_pb2.StatusMessage()
     parse(wire, value)
+    if not wire.journal_id:
+        raise Undecodable("the status does not say of which journal its offset is")
     status = Status(enum_name(status_pb2.Status, wire.status))
     return made_of(StatusMessage, wire, status=status)
 

@@ -123,6 +123,8 @@ class StatusMessage:
 
     subscriber: str
     publisher_agent: str
+    journal_id: str
+    """The package topic's, whose offset this is."""
     offset: int
     status: Status
     package_id: str = ""
@@ -131,8 +133,6 @@ class StatusMessage:
     command_id: str = ""
     decided_ms: int = 0
     subscriber_instance: str = ""
-    journal_id: str = ""
-    """The package topic's, whose offset this is."""
     left_out: bool = False
     """SKIPPED because it is not for this subscriber: it is there wherever it is wanted (R35)."""
 

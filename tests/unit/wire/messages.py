@@ -79,7 +79,7 @@ statuses: st.SearchStrategy[StatusMessage] = _of(
     command_id=texts,
     decided_ms=int64,
     subscriber_instance=texts,
-    journal_id=texts,
+    journal_id=texts.filter(bool),
 )
 
 _states = _of(

@@ -76,7 +76,7 @@ SAMPLES: dict[Any, Encoded] = {
     PackageMessage: encode_package(
         PackageMessage(PackageEntry("p-1", "main", Action.ADD, ("/a",), ("/b",), "me"))
     ),
-    StatusMessage: encode_status(StatusMessage("s", "main", 7, Status.REMOVED)),
+    StatusMessage: encode_status(StatusMessage("s", "main", "j", 7, Status.REMOVED)),
     DiscoveryMessage: encode_discovery(DiscoveryMessage("s", ())),
     ClearCommand: encode_command(ClearCommand("c", "s", "main", 7)),
     ControlCommand: encode_command(ControlCommand("c", "s", "main", DesiredState.RUN)),
@@ -242,10 +242,16 @@ def test_r14_a_record_without_a_type_is_refused(headers: Mapping[str, bytes]) ->
     assert isinstance(message_type(headers), str)
 
 
+def test_r14_a_status_of_no_journal_is_refused() -> None:
+    encoded = encode_status(StatusMessage("s", "main", "", 7, Status.REMOVED))
+    with pytest.raises(Undecodable, match="which journal"):
+        decode_status(encoded.headers, encoded.value)
+
+
 @pytest.mark.parametrize(
     ("kind", "wire"),
     [
-        (StatusMessage, status_pb2.StatusMessage(status=99)),  # type: ignore[arg-type]
+        (StatusMessage, status_pb2.StatusMessage(journal_id="j", status=99)),  # type: ignore[arg-type]
         (PackageMessage, package_pb2.PackageMessage(action=99)),  # type: ignore[arg-type]
         (
             DiscoveryMessage,

@@ -119,7 +119,7 @@ def said_by(
     return load(spark, location, tables.STATUSES).where(
         (f.col("subscriber") == subscriber)
         & f.col("publisher_agent").isin(list(agents))
-        & f.col("package_journal_id").isin(journal_id, "")
+        & (f.col("package_journal_id") == journal_id)
     )
 
 
@@ -133,7 +133,7 @@ def removed_by(
     """
     said = (
         f"subscriber = {literal(subscriber)} AND {one_of('publisher_agent', agents)} "
-        f"AND {one_of('package_journal_id', [journal_id, ''])}"
+        f"AND package_journal_id = {literal(journal_id)}"
     )
     suspects = f"SELECT package_offset FROM {RELATION} WHERE {said} AND {one_of('status', REMOVED)}"  # noqa: S608 - literals
     last = 'last_value(status ORDER BY "time", "offset")'

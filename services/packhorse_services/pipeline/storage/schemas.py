@@ -33,7 +33,7 @@ _DECIDED = c.long(
 )
 _PACKAGE_OFFSET = c.long("package_offset", "Offset of the package in the package topic")
 _PACKAGE_JOURNAL = c.text(
-    "package_journal_id", "Identity of the package topic whose offsets are meant; may be empty"
+    "package_journal_id", "Identity of the package topic whose offsets are meant"
 )
 
 BRONZE = t.StructType(

@@ -54,10 +54,8 @@ class StatusRecords:
         return outcome.status is not Status.IMPORTED or key_of(outcome) in self.taken_back
 
 
-def read_statuses(
-    records: Iterable[Record], agent: str, journal_id: str
-) -> Iterator[StatusRecords]:
-    """Yield what `records` report, in order; `journal_id` counts for a status without a log."""
+def read_statuses(records: Iterable[Record], agent: str) -> Iterator[StatusRecords]:
+    """Yield what `records` report, in order."""
     reported = StatusRecords()
     for record in records:
         try:
@@ -68,8 +66,7 @@ def read_statuses(
                     yield reported
                     reported = StatusRecords()
             else:
-                status = decode_status(record.headers, record.value)
-                _add_status(reported, status, agent, journal_id)
+                _add_status(reported, decode_status(record.headers, record.value), agent)
         except Undecodable as error:
             logger.warning(
                 "undecodable status skipped", extra={"offset": record.offset, "error": str(error)}
@@ -77,12 +74,10 @@ def read_statuses(
     yield reported
 
 
-def _add_status(
-    reported: StatusRecords, status: StatusMessage, agent: str, journal_id: str
-) -> None:
+def _add_status(reported: StatusRecords, status: StatusMessage, agent: str) -> None:
     if status.publisher_agent != agent:
         return
-    outcome = _outcome(status, journal_id)
+    outcome = _outcome(status)
     if not _is_sound(outcome):
         logger.warning(
             "a status without a usable subscriber name or offset was skipped",
@@ -97,10 +92,10 @@ def _add_status(
         reported.outcomes[key] = outcome
 
 
-def _outcome(status: StatusMessage, journal_id: str) -> StoredOutcome:
+def _outcome(status: StatusMessage) -> StoredOutcome:
     return StoredOutcome(
         subscriber=status.subscriber,
-        journal_id=_clean(status.journal_id, _MAX_NAME) or journal_id,
+        journal_id=_clean(status.journal_id, _MAX_NAME),
         offset=status.offset,
         package_id=_clean(status.package_id, _MAX_NAME),
         status=status.status,
@@ -216,7 +211,7 @@ class Recorder:
         cursor = TopicCursor(self._cursor.journal_id, position)
         if not records and cursor == self._stored:
             return
-        batch = list(read_statuses(records, self._agent, self._packages))
+        batch = list(read_statuses(records, self._agent))
         # A lookup in the journal takes its time, and a transaction that idles is ended.
         entries = self._entries(connection, [one for reported in batch for one in reported.stored])
         with bookkeeping(connection):

@@ -91,9 +91,9 @@ def becomes(staging: Staging, offset: int, verdict: StagingVerdict, time_ms: int
 def test_statuses_and_silence_are_read_from_each_journal(journal: Journal) -> None:
     golden = f"golden-{uuid.uuid4().hex}"  # Kafka's topics are shared by all tests
     reported = [
-        StatusMessage(golden, "main", 0, Status.IMPORTED, "p0", journal_id="journal"),
-        StatusMessage(golden, "main", 1, Status.REMOVED_FAILED, "p1", journal_id="journal"),
-        StatusMessage(f"not-{golden}", "main", 2, Status.IMPORTED, "p2", journal_id="journal"),
+        StatusMessage(golden, "main", "journal", 0, Status.IMPORTED, "p0"),
+        StatusMessage(golden, "main", "journal", 1, Status.REMOVED_FAILED, "p1"),
+        StatusMessage(f"not-{golden}", "main", "journal", 2, Status.IMPORTED, "p2"),
     ]
     report(journal, *reported[:1])
     with following(journal, golden) as staging:
