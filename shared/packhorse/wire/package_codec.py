@@ -38,14 +38,13 @@ _DIGEST_OF = b"%d:%b" * len(_DIGESTED) + b"%b"
 def encode_package(message: PackageMessage) -> Encoded:
     """Encode a package; its headers let a reader choose and list it without the body.
 
-    One of them is a digest over the others and the value, which says that there is one (R32).
+    One of them is a digest over the others and the value (R32).
     """
     entry = message.entry
     wire = package_pb2.PackageMessage(
         publisher_instance=message.publisher_instance,
         package_type=message.package_type,
         metadata=dict(message.metadata),
-        digested=True,
     )
     _fill_entry(wire, entry)
     if message.body is not None:
@@ -209,18 +208,15 @@ def is_producer(name: str) -> bool:
 def decode_package(headers: Mapping[str, bytes], value: bytes) -> PackageMessage:
     """Decode a package record.
 
-    Raises `Undecodable`, also for another kind of message, for a record whose digest is not that of
-    its content (R32), or for a producer that can't be one. Records of builds before 2026-11-23 have
-    no digest.
+    Raises `Undecodable`, also for another kind of message, for a record without a digest or with
+    one that is not that of its content (R32), or for a producer that can't be one.
     """
-    wire = _read_package(headers, value)
-    _check_digest(wire, headers, value)
-    return _message(wire)
+    return _message(_read_package(headers, value))
 
 
 def decode_stored_package(value: bytes) -> PackageMessage:
     """Decode the value of a package that a database keeps without its headers."""
-    return _message(_read_package(type_headers(PackageMessage), value))
+    return _message(_parse_package(value))
 
 
 def _message(wire: package_pb2.PackageMessage) -> PackageMessage:
@@ -239,7 +235,6 @@ def decode_package_row(headers: Mapping[str, bytes], value: bytes) -> PackageRow
     Takes and refuses what `decode_package` does, at a quarter of its cost.
     """
     wire = _read_package(headers, value)
-    _check_digest(wire, headers, value)
     number, paths, deep_paths, sha256, content_length, *plain = _ROW_FIELDS(wire)
     kind = wire.WhichOneof("body")
     return PackageRow(
@@ -255,6 +250,15 @@ def decode_package_row(headers: Mapping[str, bytes], value: bytes) -> PackageRow
 
 def _read_package(headers: Mapping[str, bytes], value: bytes) -> package_pb2.PackageMessage:
     expect(headers, PackageMessage)
+    wire = _parse_package(value)
+    if not has_digest(headers, value):
+        raise Undecodable(
+            "the record's SHA-256 is missing, or not that of its content: it was damaged or changed"
+        )
+    return wire
+
+
+def _parse_package(value: bytes) -> package_pb2.PackageMessage:
     try:
         wire = package_pb2.PackageMessage.FromString(value)
     except (DecodeError, ValueError) as error:
@@ -267,20 +271,8 @@ def _read_package(headers: Mapping[str, bytes], value: bytes) -> package_pb2.Pac
 
 
 def has_digest(headers: Mapping[str, bytes], value: bytes) -> bool:
-    """Return whether the digest in the headers is that of the record (R32), or there is none."""
-    digest = headers.get(DIGEST_HEADER)
-    return digest is None or digest == _digest(headers, value)
-
-
-def _check_digest(
-    wire: package_pb2.PackageMessage, headers: Mapping[str, bytes], value: bytes
-) -> None:
-    """Raise `Undecodable` unless the digest is right, or neither value nor headers know of one."""
-    lost = wire.digested and DIGEST_HEADER not in headers
-    if lost or not has_digest(headers, value):
-        raise Undecodable(
-            "the record's SHA-256 is not the one that it declares: it was damaged or changed"
-        )
+    """Return whether the headers have the record's digest (R32)."""
+    return headers.get(DIGEST_HEADER) == _digest(headers, value)
 
 
 def _read_body(wire: package_pb2.PackageMessage) -> PackageBody | None:

@@ -8,9 +8,16 @@ from packhorse.errors import Permanent
 from packhorse.messaging.api import Record
 from packhorse.packages.limits import PackageRefused
 from packhorse.wire.messages import Action, PackageBody, PackageEntry, PackageMessage
-from packhorse.wire.package_codec import DIGEST_HEADER, ENTRY_HEADER, encode_entry, encode_package
+from packhorse.wire.package_codec import (
+    AGENT_HEADER,
+    DIGEST_HEADER,
+    ENTRY_HEADER,
+    encode_entry,
+    encode_package,
+)
 from packhorse.wire.v1 import package_pb2
 from packhorse_services.subscriber.journal.arrivals import arrival_of, package_of
+from tests.harness.digests import digested
 
 PACKAGES = {
     action: PackageMessage(
@@ -60,23 +67,18 @@ def test_r32_no_record_with_a_flipped_bit_is_imported(action: Action) -> None:
             assert imported(renamed, encoded.value) is None
 
 
-@pytest.mark.parametrize("action", list(Action))
-def test_a_record_of_a_build_without_digests_is_imported(action: Action) -> None:
-    encoded = encode_package(PACKAGES[action])
-    wire = package_pb2.PackageMessage.FromString(encoded.value)
-    wire.ClearField("digested")
+def test_r32_a_record_without_a_digest_is_refused_whose_ever_it_seems() -> None:
+    encoded = encode_package(PACKAGES[Action.ADD])
     headers = {name: data for name, data in encoded.headers.items() if name != DIGEST_HEADER}
-    assert imported(headers, wire.SerializeToString()) == PACKAGES[action]
+    assert imported(headers, encoded.value) is None
+    assert imported({**headers, AGENT_HEADER: b"other"}, encoded.value) is None
 
 
 def test_r14_headers_that_say_something_else_than_the_body_are_refused() -> None:
     """As somebody would do who can write to the journal: everything is well-formed."""
     encoded = encode_package(PACKAGES[Action.DELETE])
-    wire = package_pb2.PackageMessage.FromString(encoded.value)
-    wire.ClearField("digested")
-    headers = {name: data for name, data in encoded.headers.items() if name != DIGEST_HEADER}
-    headers[ENTRY_HEADER] = encode_entry(PACKAGES[Action.TEST].entry)
-    arrival = arrival_of(record(headers, wire.SerializeToString()), "main")
+    headers = {**encoded.headers, ENTRY_HEADER: encode_entry(PACKAGES[Action.TEST].entry)}
+    arrival = arrival_of(record(digested(headers, encoded.value), encoded.value), "main")
     with pytest.raises(PackageRefused, match="headers"):
         package_of(arrival, "main")
 
@@ -95,13 +97,11 @@ def test_another_agents_package_is_passed_over() -> None:
 @pytest.mark.parametrize("action", list(Action))
 def test_an_entry_header_that_says_the_same_in_another_order_is_taken(action: Action) -> None:
     encoded = encode_package(PACKAGES[action])
-    wire = package_pb2.PackageMessage.FromString(encoded.value)
-    wire.ClearField("digested")
     first, then = package_pb2.PackageEntry(), package_pb2.PackageEntry()
     first.ParseFromString(encoded.headers[ENTRY_HEADER])
     then.user = first.user
     first.ClearField("user")
-    headers = {name: data for name, data in encoded.headers.items() if name != DIGEST_HEADER}
-    headers[ENTRY_HEADER] = then.SerializeToString() + first.SerializeToString()
-    assert headers[ENTRY_HEADER] != encoded.headers[ENTRY_HEADER]
-    assert imported(headers, wire.SerializeToString()) == PACKAGES[action]
+    entry = then.SerializeToString() + first.SerializeToString()
+    assert entry != encoded.headers[ENTRY_HEADER]
+    headers = digested({**encoded.headers, ENTRY_HEADER: entry}, encoded.value)
+    assert imported(headers, encoded.value) == PACKAGES[action]

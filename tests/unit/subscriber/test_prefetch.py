@@ -16,6 +16,7 @@ from packhorse.wire.messages import Action
 from packhorse.wire.package_codec import AGENT_HEADER, PACKAGE_ID_HEADER
 from packhorse_services.subscriber.journal.arrivals import Arrival
 from packhorse_services.subscriber.journal.prefetch import DECODING, Prefetch, PrefetchLimits
+from tests.harness.digests import digested
 from tests.harness.feed import Feed, page
 from tests.harness.waiting import eventually
 
@@ -36,7 +37,8 @@ def feed(journal: MemoryJournal, tmp_path: Path) -> Feed:
 
 def append(journal: Journal, size: int = 1, agent: str = "main") -> None:
     headers = {AGENT_HEADER: agent.encode(), PACKAGE_ID_HEADER: uuid.uuid4().hex.encode()}
-    journal.append(TOPIC, Outgoing(b"x" * size, headers)).result(120)
+    value = b"x" * size
+    journal.append(TOPIC, Outgoing(value, digested(headers, value))).result(120)
 
 
 class Ahead:

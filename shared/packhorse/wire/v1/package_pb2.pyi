@@ -85,7 +85,6 @@ class PackageMessage(_message.Message):
     ACCEPTED_MS_FIELD_NUMBER: _builtins.int
     RANGE_FROM_FIELD_NUMBER: _builtins.int
     RANGE_TO_FIELD_NUMBER: _builtins.int
-    DIGESTED_FIELD_NUMBER: _builtins.int
     TARGETS_FIELD_NUMBER: _builtins.int
     publisher_instance: _builtins.str
     publisher_agent: _builtins.str
@@ -117,8 +116,6 @@ class PackageMessage(_message.Message):
     >= range_from and < range_to, by bytes; an empty end is open. The type is "packhorse/2" then.
     """
     range_to: _builtins.str
-    digested: _builtins.bool
-    """the header "record-sha256" covers headers and value (R32)"""
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """shallow"""
@@ -157,12 +154,11 @@ class PackageMessage(_message.Message):
         accepted_ms: _builtins.int = ...,
         range_from: _builtins.str = ...,
         range_to: _builtins.str = ...,
-        digested: _builtins.bool = ...,
         targets: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "body_inline", b"body_inline", "body_reference", b"body_reference"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_ms", b"accepted_ms", "action", b"action", "body", b"body", "body_inline", b"body_inline", "body_length", b"body_length", "body_reference", b"body_reference", "body_sha256", b"body_sha256", "content_length", b"content_length", "deep_paths", b"deep_paths", "digested", b"digested", "epoch", b"epoch", "metadata", b"metadata", "node_count", b"node_count", "package_id", b"package_id", "package_type", b"package_type", "paths", b"paths", "producer", b"producer", "publisher_agent", b"publisher_agent", "publisher_instance", b"publisher_instance", "range_from", b"range_from", "range_to", b"range_to", "sequence", b"sequence", "targets", b"targets", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_ms", b"accepted_ms", "action", b"action", "body", b"body", "body_inline", b"body_inline", "body_length", b"body_length", "body_reference", b"body_reference", "body_sha256", b"body_sha256", "content_length", b"content_length", "deep_paths", b"deep_paths", "epoch", b"epoch", "metadata", b"metadata", "node_count", b"node_count", "package_id", b"package_id", "package_type", b"package_type", "paths", b"paths", "producer", b"producer", "publisher_agent", b"publisher_agent", "publisher_instance", b"publisher_instance", "range_from", b"range_from", "range_to", b"range_to", "sequence", b"sequence", "targets", b"targets", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["body_inline", "body_reference"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015

@@ -11,7 +11,6 @@ from psycopg.errors import ProgramLimitExceeded
 
 from packhorse.blobs.api import BlobMissing, BlobStoreUnavailable
 from packhorse.content.node import Node
-from packhorse.wire import package_codec
 from packhorse.wire.messages import (
     Action,
     CommandState,
@@ -21,10 +20,11 @@ from packhorse.wire.messages import (
     StatusMessage,
     SubscriptionState,
 )
-from packhorse.wire.package_codec import DIGEST_HEADER, encode_package
+from packhorse.wire.package_codec import encode_package
 from packhorse_services.subscriber.commands import control
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from tests.harness.commands import following, reported
+from tests.harness.digests import digested
 from tests.harness.feed import Feed, page
 from tests.harness.subscriber import Worker, assert_is_the_fold, failed, given_up
 from tests.integration.subscriber.conftest import Workers
@@ -118,8 +118,7 @@ def test_r14_undecodable_bytes_fail(feed: Feed, strict: Worker) -> None:
 
 def test_r14_headers_that_name_another_package_fail(feed: Feed, strict: Worker) -> None:
     encoded = encode_package(feed.message(Action.ADD, ["/a"], [], [page("/a")]))
-    headers = {**encoded.headers, "package-id": b"forged"}
-    headers[DIGEST_HEADER] = package_codec._digest(headers, encoded.value)
+    headers = digested({**encoded.headers, "package-id": b"forged"}, encoded.value)
     offset = feed.raw(encoded.value, headers)
     assert "another package" in given_up(feed, strict, offset)
 
