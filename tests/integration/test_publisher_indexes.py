@@ -1,6 +1,7 @@
 """What the publisher asks every few seconds is found by an index, however long its tables (R30)."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from psycopg import Connection
@@ -8,10 +9,9 @@ from psycopg import Connection
 from packhorse.db.connect import connect
 from packhorse_services.publisher.commands import command_rows as commands
 from packhorse_services.publisher.outcomes import outcome_rows
-from packhorse_services.publisher.outcomes.outcome_rows import Keeping
 from tests.harness.publishing import AGENT
 
-KEEPING = Keeping(failed_s=3600.0, others_s=3600.0)
+HOUR = 3600.0
 
 
 @pytest.fixture
@@ -56,11 +56,10 @@ def test_r30_no_periodic_query_goes_through_a_whole_table(connection: Connection
     whole, by_index = scans(connection)
     assert commands.unsent(connection, AGENT, 50) == []
     assert sum(outcome_rows.failed_counts(connection, AGENT).values()) == 200
-    assert (
-        outcome_rows.forget_of_other_logs(connection, AGENT, "log", keeping=KEEPING, limit=1_000)
-        == 0
-    )
-    assert outcome_rows.forget(connection, AGENT, "log", 0, keeping=KEEPING, limit=1_000) == 0
+    limits: Any = {"failed_s": HOUR, "limit": 1_000}
+    others = outcome_rows.forget_of_other_logs(connection, AGENT, "log", others_s=HOUR, **limits)
+    assert others == 0
+    assert outcome_rows.forget(connection, AGENT, "log", 0, **limits) == 0
     after = scans(connection)
     assert after[0] == whole
     assert after[1] >= by_index + 4

@@ -82,7 +82,7 @@ def test_one_of_several_replicas_does_it_and_each_agent_has_its_own(database_url
     with ExitStack() as stack:
         for act, agent in ((first, "one"), (first, "one"), (second, "two")):
             cluster = cluster_of(database_url)
-            host = host_of(database_url, cluster, [task(common), task(act, agent)])
+            host = host_of(database_url, cluster, [task(common), task(act, agent)], {})
             stack.enter_context(Lifecycle([cluster, host]))
         eventually(lambda: declared(database_url) == 3, what="all schedules are declared")
         assert come_now(database_url) == 3

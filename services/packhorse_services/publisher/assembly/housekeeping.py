@@ -14,7 +14,6 @@ from packhorse.wire.topics import PACKAGE_RETENTION_MS
 from packhorse_services.publisher.commands import command_rows as commands
 from packhorse_services.publisher.outbox import idempotency, outbox_rows, producers, release_rows
 from packhorse_services.publisher.outcomes import outcome_rows
-from packhorse_services.publisher.outcomes.outcome_rows import Keeping
 from packhorse_services.publisher.queues.history import sample_rows
 
 logger = logging.getLogger(__name__)
@@ -70,17 +69,19 @@ class OutcomeHousekeeping:
         keep_failed_s: float,
     ) -> None:
         self._pool, self._journal, self._topic, self._agent = pool, journal, topic, agent
-        self._keeping = Keeping(keep_failed_s, _WEEK_S)
+        self._keep_failed_s = keep_failed_s
 
     def tidy(self) -> None:
         """Do it once. Raises `JournalUnavailable` or `psycopg.Error`; the next round goes on."""
         agent = self._agent
         identity = self._journal.identity(self._topic)
         oldest = self._journal.bounds(self._topic).oldest
-        limits: Any = {"keeping": self._keeping, "limit": _BATCH}
+        limits: Any = {"failed_s": self._keep_failed_s, "limit": _BATCH}
         old: list[Callable[[Connection], int]] = [
             lambda c: outcome_rows.forget(c, agent, identity, oldest, **limits),
-            lambda c: outcome_rows.forget_of_other_logs(c, agent, identity, **limits),
+            lambda c: outcome_rows.forget_of_other_logs(
+                c, agent, identity, others_s=_WEEK_S, **limits
+            ),
             lambda c: subscriber_rows.remove_silent(c, agent, _WEEK_S, _BATCH),
         ]
         removed = sum(_repeat(self._pool, forget) for forget in old)

@@ -4,7 +4,7 @@ An operator sees the schedules, and may change or suspend them. What each replic
 as trimming its caches, is no such work.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -67,31 +67,23 @@ class MaintenanceTask:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseSending:
-    """The jobs that send releases of one agent, and what does them."""
-
-    topic: str
-    act: Consumer
-
-
 def host_of(
     database_url: str,
     cluster: OwnCluster,
     maintenance_tasks: Sequence[MaintenanceTask],
+    sending: Mapping[str, Consumer],
     pool: SharedPool | None = None,
-    *,
-    sending: ReleaseSending | None = None,
 ) -> JobsHost:
     """Return the component that does the tasks and sends releases; nothing connects before start.
 
-    `pool` is the program's, as for `open_jobs`.
+    `sending` holds by the topic of their jobs what sends releases. `pool` is the program's, as for
+    `open_jobs`.
     """
     consumers = Consumers()
     for task in maintenance_tasks:
         consumers.add(task.topic, partial(_do, task))
-    if sending is not None:
-        consumers.add(sending.topic, sending.act)
+    for topic, send in sending.items():
+        consumers.add(topic, send)
     schedules = [task.schedule for task in maintenance_tasks]
     return open_jobs(
         database_url,

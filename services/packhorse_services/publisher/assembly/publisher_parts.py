@@ -24,7 +24,6 @@ from packhorse_services.publisher.assembly.intake_parts import (
 )
 from packhorse_services.publisher.assembly.maintenance import (
     MaintenanceTask,
-    ReleaseSending,
     host_of,
 )
 from packhorse_services.publisher.assembly.outcome_parts import OutcomeParts, outcome_parts
@@ -191,8 +190,8 @@ class _Assembly:
         tasks = (tidy, *self.outcomes.maintenance_tasks)
         check_known = self.announcements.check
         sender = ReleaseSender(self.releases, self.intake, self.admission, check_known)
-        sending = ReleaseSending(topic_of(self.settings.agent), sender)
-        return host_of(self.url, cluster, tasks, self.pool, sending=sending)
+        sending = {topic_of(self.settings.agent): sender}
+        return host_of(self.url, cluster, tasks, sending, self.pool)
 
     def _readiness(self) -> Mapping[str, Callable[[], None]]:
         share = self.pool.share(1)

@@ -140,7 +140,7 @@ def requested_of(
 
 
 def _number_of(publisher: Collaborators, sent: ProducerNumber, caller: Principal) -> Number:
-    source = publisher.producers.qualified(caller.name, sent.name)
+    source = publisher.producers.key(caller.name, sent.name).qualified
     return Number(source, sent.epoch, sent.sequence)
 
 

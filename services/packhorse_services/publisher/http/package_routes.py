@@ -135,7 +135,7 @@ def _body(body: PreparedPackage) -> PreparedBody:
 def _requested(
     publisher: Collaborators, body: PreparedPackage, stored: PreparedBody, caller: Principal
 ) -> DistributionRequest:
-    source = publisher.producers.qualified(caller.name, body.producer.name)
+    source = publisher.producers.key(caller.name, body.producer.name).qualified
     return DistributionRequest(
         action=Action.ADD,
         paths=(),

@@ -12,7 +12,6 @@ from psycopg import Connection
 
 from packhorse.blobs.api import package_key
 from packhorse.bookkeeping import stored_packages
-from packhorse.bookkeeping.stored_packages import NewStoredPackage
 from packhorse.messaging import numbered
 from packhorse.messaging.api import Outgoing
 from packhorse.runtime.tracing import TRACEPARENT
@@ -100,16 +99,7 @@ def _signed(message: PackageMessage, state: AppendState, sequence: int) -> Packa
 
 def remember_stored(connection: Connection, drafts: Sequence[Draft]) -> None:
     """Note which blobs the packages refer to, so that the cleanup knows them (R21)."""
-    packages = [
-        NewStoredPackage(
-            draft.stored.key,
-            draft.message.entry.package_id,
-            draft.stored.length,
-            draft.stored.sha256,
-        )
-        for draft in drafts
-        if draft.stored is not None
-    ]
+    packages = [draft.stored for draft in drafts if draft.stored is not None]
     if packages:
         stored_packages.add(connection, packages)
 

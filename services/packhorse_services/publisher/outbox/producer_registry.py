@@ -70,15 +70,15 @@ class ProducerRegistry:
         self._patience_ms = round(patience_s * 1000)
         self._places = asyncio.Semaphore(_AT_ONCE)
 
-    def qualified(self, caller: str, name: str) -> str:
-        """Return the name that is unique in the journal. Raises `BadProducerName`."""
-        qualified = ProducerKey(self._agent, caller, name).qualified
-        if len(qualified) > MAX_NAME or not qualified.isprintable():
+    def key(self, caller: str, name: str) -> ProducerKey:
+        """Return whose producer it is. Raises `BadProducerName`."""
+        key = ProducerKey(self._agent, caller, name)
+        if len(key.qualified) > MAX_NAME or not key.qualified.isprintable():
             raise BadProducerName(
-                f"agent, producer and caller have {len(qualified)} characters together; they "
+                f"agent, producer and caller have {len(key.qualified)} characters together; they "
                 f"must be printable and at most {MAX_NAME}"
             )
-        return qualified
+        return key
 
     async def register(self, caller: str, name: str) -> Producer:
         """Give the producer a new epoch, which fences whoever published under an older one.
@@ -86,22 +86,19 @@ class ProducerRegistry:
         Waits a moment for a group of its requests that is being committed. Raises
         `ProducerInUse`, `TooManyProducers` and `BadProducerName`.
         """
-        key = (self._agent, caller, name)
-        qualified = self.qualified(caller, name)
+        key = self.key(caller, name)
         async with self._places, as_bookkeeper(self._pool) as connection:
             await self._limit_patience(connection)
             with _in_use_reported():
-                await self._renew_or_add(connection, key, qualified)
-            return await _read(connection, key, qualified)
+                await self._renew_or_add(connection, key)
+            return await _read(connection, key)
 
     async def _limit_patience(self, connection: AsyncConnection) -> None:
         await connection.execute(
             "SELECT set_config('lock_timeout', %s, true)", (str(self._patience_ms),)
         )
 
-    async def _renew_or_add(
-        self, connection: AsyncConnection, key: tuple[str, str, str], qualified: str
-    ) -> None:
+    async def _renew_or_add(self, connection: AsyncConnection, key: ProducerKey) -> None:
         renewed = await connection.execute(
             """
             UPDATE bookkeeping.producer SET epoch = nextval('bookkeeping.producer_epoch'),
@@ -113,11 +110,9 @@ class ProducerRegistry:
         if renewed.rowcount == 0:
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             await self._check_room(connection, key)
-            await self._add(connection, key, qualified)
+            await self._add(connection, key)
 
-    async def _add(
-        self, connection: AsyncConnection, key: tuple[str, str, str], qualified: str
-    ) -> None:
+    async def _add(self, connection: AsyncConnection, key: ProducerKey) -> None:
         """Add a producer; of one that has expired, the log may still hold the last sequence."""
         await connection.execute(
             """
@@ -128,18 +123,17 @@ class ProducerRegistry:
             ON CONFLICT (agent, caller, name) DO UPDATE
             SET epoch = nextval('bookkeeping.producer_epoch'), registered_at = clock_timestamp()
             """,
-            (*key, qualified, NOTHING),
+            (*key, key.qualified, NOTHING),
         )
 
-    async def _check_room(self, connection: AsyncConnection, key: tuple[str, str, str]) -> None:
-        agent, caller, name = key
+    async def _check_room(self, connection: AsyncConnection, key: ProducerKey) -> None:
         cursor = await connection.execute(
             """
             SELECT count(*), count(*) FILTER (WHERE caller = %s),
                 coalesce(bool_or(caller = %s AND name = %s), false)
             FROM bookkeeping.producer WHERE agent = %s
             """,
-            (caller, caller, name, agent),
+            (key.caller, key.caller, key.name, key.agent),
         )
         known, of_caller, is_known = await cursor.fetchone() or (0, 0, False)
         if is_known:
@@ -173,7 +167,7 @@ class ProducerRegistry:
                     """,
                     (sequence, *key, epoch),
                 )
-            found = await _read(connection, key, key.qualified)
+            found = await _read(connection, key)
         if passed.rowcount == 0:
             raise ProducerFenced(
                 f"the producer's epoch is {found.epoch}, not {epoch}; "
@@ -184,8 +178,7 @@ class ProducerRegistry:
     async def find(self, caller: str, name: str) -> Producer:
         """Return the caller's producer. Raises `UnknownProducer`."""
         async with as_bookkeeper(self._pool) as connection:
-            key = ProducerKey(self._agent, caller, name)
-            return await _read(connection, key, key.qualified)
+            return await _read(connection, ProducerKey(self._agent, caller, name))
 
 
 @contextmanager
@@ -198,7 +191,7 @@ def _in_use_reported() -> Iterator[None]:
         ) from error
 
 
-async def _read(connection: AsyncConnection, key: tuple[str, str, str], qualified: str) -> Producer:
+async def _read(connection: AsyncConnection, key: ProducerKey) -> Producer:
     async with connection.cursor(row_factory=class_row(Producer)) as cursor:
         await cursor.execute(
             """
@@ -214,16 +207,12 @@ async def _read(connection: AsyncConnection, key: tuple[str, str, str], qualifie
             FROM bookkeeping.producer, unconfirmed
             WHERE (agent, caller, name) = (%(agent)s, %(caller)s, %(name)s)
             """,
-            {
-                "qualified": qualified,
-                "nothing": NOTHING,
-                **dict(zip(("agent", "caller", "name"), key, strict=True)),
-            },
+            {"qualified": key.qualified, "nothing": NOTHING, **key._asdict()},
         )
         found = await cursor.fetchone()
     if found is None:
         raise UnknownProducer(
-            f"you have no producer {key[-1]!r} here, or it has expired; PUT /producers/{key[-1]} "
+            f"you have no producer {key.name!r} here, or it has expired; PUT /producers/{key.name} "
             "registers it, and so does a replay: `packhorse distribute --from-file`"
         )
     return found

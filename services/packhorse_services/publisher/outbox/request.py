@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from packhorse.blobs.api import package_key
+from packhorse.bookkeeping.stored_packages import NewStoredPackage
 from packhorse.errors import Permanent
 from packhorse.messaging.numbered import Number
 from packhorse.wire.messages import Action, PackageMessage
@@ -77,21 +78,12 @@ class DistributionRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredBody:
-    """A body that went to the blob store; it is remembered for the cleanup (R21)."""
-
-    key: str
-    length: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
 class Draft:
     """A package that lacks only its number."""
 
     message: PackageMessage
     traceparent: str
-    stored: StoredBody | None = None
+    stored: NewStoredPackage | None = None
     producer: Number | None = None
 
 

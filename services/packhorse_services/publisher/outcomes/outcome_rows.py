@@ -190,25 +190,16 @@ def failed_counts(connection: Connection, agent: str) -> dict[str, int]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Keeping:
-    """How long outcomes are kept that the log no longer has, by the database's clock."""
-
-    failed_s: float
-    others_s: float
-    """Of a log that is no longer in use: nobody can ask for its packages' bounds."""
-
-
 def forget(
     connection: Connection,
     agent: str,
     journal_id: str,
     oldest: int,
     *,
-    keeping: Keeping,
+    failed_s: float,
     limit: int,
 ) -> int:
-    """Remove up to `limit` outcomes of packages below `oldest`, failures only when they are old."""
+    """Remove up to `limit` outcomes of packages below `oldest`, failures only after `failed_s`."""
     return connection.execute(
         """
         DELETE FROM bookkeeping.outcome WHERE ctid = ANY(ARRAY(
@@ -218,14 +209,23 @@ def forget(
                 OR recorded_at < clock_timestamp() - make_interval(secs => %s))
             LIMIT %s))
         """,
-        (agent, journal_id, oldest, keeping.failed_s, limit),
+        (agent, journal_id, oldest, failed_s, limit),
     ).rowcount
 
 
 def forget_of_other_logs(
-    connection: Connection, agent: str, journal_id: str, *, keeping: Keeping, limit: int
+    connection: Connection,
+    agent: str,
+    journal_id: str,
+    *,
+    failed_s: float,
+    others_s: float,
+    limit: int,
 ) -> int:
-    """Remove up to `limit` old outcomes of logs other than `journal_id`."""
+    """Remove up to `limit` outcomes of logs other than `journal_id` that are as old as that.
+
+    Nobody can ask for the bounds of a log that is no longer in use.
+    """
     return connection.execute(
         """
         DELETE FROM bookkeeping.outcome WHERE ctid = ANY(ARRAY(
@@ -235,5 +235,5 @@ def forget_of_other_logs(
                 secs => CASE status WHEN 'REMOVED_FAILED' THEN %s ELSE %s END)
             LIMIT %s))
         """,
-        (agent, journal_id, journal_id, keeping.failed_s, keeping.others_s, limit),
+        (agent, journal_id, journal_id, failed_s, others_s, limit),
     ).rowcount

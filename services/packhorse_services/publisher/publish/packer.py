@@ -7,6 +7,7 @@ from dataclasses import replace
 from psycopg import Connection
 
 from packhorse.blobs.api import BlobStore
+from packhorse.bookkeeping.stored_packages import NewStoredPackage
 from packhorse.clock import Clock
 from packhorse.content.node import Node
 from packhorse.packages.body import pack
@@ -16,12 +17,7 @@ from packhorse.packages.package_id import RANDOM_BITS, make_package_id
 from packhorse.packages.scope import type_of
 from packhorse.wire.actions import exports
 from packhorse.wire.messages import AWAITED, PackageBody, PackageEntry, PackageMessage
-from packhorse_services.publisher.outbox.request import (
-    DistributionRequest,
-    Draft,
-    PreparedBody,
-    StoredBody,
-)
+from packhorse_services.publisher.outbox.request import DistributionRequest, Draft, PreparedBody
 
 
 class Packer:
@@ -76,7 +72,8 @@ class Packer:
         message = self._message(entry, request, packed.body)
         stored = None
         if packed.stored_key is not None:
-            stored = StoredBody(packed.stored_key, packed.length, packed.body.sha256.hex())
+            digest = packed.body.sha256.hex()
+            stored = NewStoredPackage(packed.stored_key, package_id, packed.length, digest)
         return Draft(message, request.traceparent, stored, request.producer)
 
     def _prepared(self, request: DistributionRequest, body: PreparedBody) -> Draft:
@@ -95,7 +92,7 @@ class Packer:
         )
         carried = PackageBody(bytes.fromhex(body.sha256), body.content_length, reference=body.key)
         message = self._message(entry, request, carried)
-        stored = StoredBody(body.key, body.length, body.sha256)
+        stored = NewStoredPackage(body.key, body.package_id, body.length, body.sha256)
         return Draft(message, request.traceparent, stored, request.producer)
 
     def _counted(self, nodes: Iterator[Node]) -> Iterator[Node]:
