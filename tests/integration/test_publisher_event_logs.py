@@ -1,7 +1,8 @@
-"""Events when the package topic is made anew, or the author's database restored (R5, R24)."""
+"""Events when a topic is made anew or too small, or the author's database restored (R5, R24)."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,14 @@ import pytest
 from psycopg import Connection
 from psycopg_pool import ConnectionPool
 
-from packhorse.messaging.api import Appended, Journal, NotAppended, Outgoing, Record
+from packhorse.messaging.api import (
+    Appended,
+    Journal,
+    NotAppended,
+    Outgoing,
+    Record,
+    RecordTooLarge,
+)
 from packhorse.messaging.deduplication import ProducerFenced
 from packhorse.messaging.memory import shared_log
 from packhorse.messaging.open import open_journal
@@ -25,6 +33,7 @@ from packhorse.wire.messages import (
     SubscriberState,
 )
 from packhorse.wire.package_codec import encode_package
+from packhorse.wire.topics import MAX_RECORD_BYTES
 from packhorse_services.publisher.assembly.outcome_parts import next_epoch
 from packhorse_services.publisher.outcomes.event_log import DatabaseSnapshots, EventAppender
 from packhorse_services.publisher.outcomes.progress import TopicCursor
@@ -60,6 +69,10 @@ class Author:
     def make_packages_anew(self) -> None:
         shared_log(self._name).remove_topic(TOPICS.package)
         self.journal.create_topics(standard_topics(TOPICS))
+
+    def resize_events(self, size: int) -> None:
+        topic = shared_log(self._name).topic(TOPICS.event)
+        topic.spec = replace(topic.spec, max_record_bytes=size)
 
     def notice(self) -> None:
         """Do what the feed's thread does once it sees another log."""
@@ -119,6 +132,22 @@ def test_r24_no_event_is_published_of_a_log_that_came_during_the_round(
     author.announce(1)
     author.replica.outcome_loop.round()
     assert author.events == 5
+
+
+def test_events_that_the_topic_refuses_wait_until_its_limit_is_raised(author: Author) -> None:
+    author.resize_events(10)
+    author.publish(3)
+    author.announce(2)
+    author.replica.outcome_loop.try_round()
+    assert author.events == 0
+    with pytest.raises(RecordTooLarge, match=TOPICS.event):
+        author.replica.outcome_loop.check_events()
+
+    author.resize_events(MAX_RECORD_BYTES)
+    author.clock.advance(5)
+    author.replica.outcome_loop.try_round()
+    assert author.events == 3
+    author.replica.outcome_loop.check_events()
 
 
 @pytest.fixture

@@ -98,7 +98,9 @@ class DeduplicatedLog:
     def append_all(self, messages: Sequence[Numbered]) -> list[Outcome]:
         """Append those messages that are not in the log yet, and say what became of each.
 
-        A message at fault, or a duplicate, costs the others nothing. The errors are:
+        A producer's message at fault, or a duplicate, costs the others nothing. What the journal
+        won't take holds up those behind it: once a later one is in the log, it never can be. The
+        errors are:
 
         - `DuplicateUnknown`: it was appended and not confirmed; try again later.
         - `NotAppended`: it is certainly not in the log; try again later, in the same order.
@@ -220,7 +222,8 @@ class DeduplicatedLog:
     def _overtaken(self, message: Numbered, outcome: Outcome) -> Outcome:
         """Don't promise another try to a message whose number has passed."""
         last = self._log.state.last_sequence(message.producer)
-        if not isinstance(outcome, NotAppended) or last is None or last < message.sequence:
+        is_out = isinstance(outcome, NotAppended | RecordTooLarge)
+        if not is_out or last is None or last < message.sequence:
             return outcome
         logger.error("a message was overtaken", extra={"producer": message.producer})
         return SequenceOvertaken(
@@ -244,8 +247,7 @@ def _is_broken(pending: deque[Future[Appended]]) -> bool:
 
 
 def _has_failed(future: Future[Appended]) -> bool:
-    error = future.exception() if future.done() else None
-    return error is not None and not isinstance(error, RecordTooLarge)
+    return future.done() and future.exception() is not None
 
 
 def _outcome(future: Future[Appended]) -> Outcome:

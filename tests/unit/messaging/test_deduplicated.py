@@ -140,10 +140,12 @@ def test_threads_that_send_the_same_messages_append_each_once(site: Site) -> Non
     assert sum(answer != Answer(None) for answer in answers) == 200
 
 
-def test_a_record_that_is_too_large_costs_the_others_nothing(site: Site) -> None:
+def test_a_record_that_is_too_large_holds_up_those_behind_it(site: Site) -> None:
     large = Numbered("p", 1, 2, Outgoing(bytes(2_000)))
     outcomes = site.log.append_all([numbered("p", 1), large, numbered("p", 3)])
-    assert kinds(outcomes) == [Answer, RecordTooLarge, Answer]
+    assert kinds(outcomes) == [Answer, RecordTooLarge, NotAppended]
+    outcomes = site.log.append_all([numbered("p", 2), numbered("p", 3)])
+    assert kinds(outcomes) == [Answer, Answer]
 
 
 def test_a_restart_knows_the_sequences_without_any_snapshot(site: Site) -> None:

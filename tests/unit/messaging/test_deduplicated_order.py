@@ -4,8 +4,9 @@ from concurrent.futures import Future
 
 import pytest
 
+from packhorse.errors import PackhorseError
 from packhorse.messaging import deduplicated
-from packhorse.messaging.api import Appended, NotAppended, Outgoing, TopicSpec
+from packhorse.messaging.api import Appended, NotAppended, Outgoing, RecordTooLarge, TopicSpec
 from packhorse.messaging.deduplicated import Answer, DeduplicatedLog, Outcome, SequenceOvertaken
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from tests.harness.deduplication import MemorySnapshots, numbered
@@ -32,12 +33,19 @@ class Slow(MemoryJournal):
 
 
 class Overtaking(Slow):
-    """Confirms the second append and then fails the first, which no journal should do."""
+    """Confirms the second append and then fails the first.
+
+    No journal should do that, but Kafka does where it can't be asked how large a record may be.
+    """
+
+    def __init__(self, failure: PackhorseError) -> None:
+        super().__init__()
+        self._failure = failure
 
     def second(self, topic: str, record: Outgoing) -> Future[Appended]:
         confirmed = super().second(topic, record)
         assert self.first is not None
-        self.first.set_exception(NotAppended("no"))
+        self.first.set_exception(self._failure)
         return confirmed
 
 
@@ -60,8 +68,9 @@ def kinds(journal: Slow, count: int) -> list[type[Outcome]]:
     return [type(one) for one in log.append_all([numbered("p", s) for s in range(count)])]
 
 
-def test_a_message_that_was_overtaken_is_never_called_a_duplicate() -> None:
-    assert kinds(Overtaking(), 2) == [SequenceOvertaken, Answer]
+@pytest.mark.parametrize("failure", [NotAppended("no"), RecordTooLarge("no")])
+def test_a_message_that_was_overtaken_is_never_called_a_duplicate(failure: PackhorseError) -> None:
+    assert kinds(Overtaking(failure), 2) == [SequenceOvertaken, Answer]
 
 
 def test_nothing_is_appended_behind_what_was_refused_at_once(

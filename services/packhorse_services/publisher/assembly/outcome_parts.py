@@ -51,6 +51,8 @@ class OutcomeParts:
     components: Sequence[Component]
     hint: Callable[[], None]
     """Is told that there are statuses in the journal."""
+    check_events: Callable[[], None]
+    """Raises what keeps events from being published until an operator mends it."""
     maintenance_tasks: Sequence[MaintenanceTask]
     """What one replica of the agent does every so often."""
 
@@ -83,7 +85,7 @@ def outcome_parts(
     )
     snapshot = partial(snapshot_events, journal, topics.event, agent, DatabaseSnapshots(pool))
     tasks = _maintenance_tasks(agent, housekeeping, snapshot)
-    return OutcomeParts(watermark, (loop, watermark), loop.hint, tasks)
+    return OutcomeParts(watermark, (loop, watermark), loop.hint, loop.check_events, tasks)
 
 
 def _event_publisher(

@@ -208,6 +208,7 @@ class _Assembly:
         return {
             "journal": partial(_ask_journal, self.journal, self.topics.package),
             "package-topic": self.delivery.check,
+            "event-topic": self.outcomes.check_events,
         }
 
     def _hear(self, record: Record, fresh: bool) -> None:

@@ -17,7 +17,7 @@ from packhorse.db.pool import Lender
 from packhorse.db.rows import now_ms
 from packhorse.db.transactions import writing
 from packhorse.errors import PackhorseError, Transient
-from packhorse.messaging.api import Journal, Outgoing, RecordTooLarge
+from packhorse.messaging.api import Journal, Outgoing
 from packhorse.messaging.deduplicated import DeduplicatedLog, SequenceOvertaken
 from packhorse.messaging.deduplication import (
     DeduplicationSnapshot,
@@ -64,16 +64,16 @@ class EventAppender:
     def append(self, journal_id: str, events: Sequence[Event]) -> None:
         """Append those events that are not there yet, in order.
 
-        Raises a `PackhorseError` unless all of them are there; then try the same again. An event
-        that never will be there is logged and counted as lost: a later one is in the log already,
-        or it is too large.
+        Raises a `PackhorseError` unless all of them are there; then try the same again. It is
+        `RecordTooLarge` when that won't help until an operator has raised the topic's limit. An
+        event that never will be there, since a later one is, is logged and counted as lost.
         """
         log = self._log or self._opened()
         producer = _producer(self._agent, journal_id)
         messages = [Numbered(producer, self._epoch, offset, record) for offset, record in events]
         failures: list[PackhorseError] = []
         for message, outcome in zip(messages, log.append_all(messages), strict=True):
-            if isinstance(outcome, RecordTooLarge | SequenceOvertaken):
+            if isinstance(outcome, SequenceOvertaken):
                 PUBLISHER_EVENTS_LOST.inc()
                 logger.error("an event is lost", extra={"offset": message.sequence})
             elif isinstance(outcome, PackhorseError):

@@ -16,7 +16,7 @@ import psycopg
 from psycopg import Connection
 
 from packhorse.db.transactions import bookkeeping
-from packhorse.errors import PackhorseError
+from packhorse.errors import PackhorseError, Permanent
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.metrics import PERIODIC_FAILURES
 from packhorse.runtime.outage import Outage
@@ -62,6 +62,7 @@ class OutcomeLoop(WorkerComponent):
         self._wake, self._news = threading.Event(), threading.Event()
         self._hurried = False
         self._notify_at, self._events_failed = 0.0, 0
+        self._obstacle: Permanent | None = None
         self._preferred, self._released_for = preferred, ""
         self._outage = Outage(
             logger, "outcomes can't be kept here", "outcomes are kept here again", self._clock
@@ -80,6 +81,12 @@ class OutcomeLoop(WorkerComponent):
     def hint(self) -> None:
         """Say that there are statuses in the journal; many of them become one round."""
         self._news.set()
+
+    def check_events(self) -> None:
+        """Raise what an operator has to mend before this replica's events go out, if known."""
+        obstacle = self._obstacle
+        if obstacle is not None:
+            raise obstacle.with_traceback(None)
 
     def _run(self, stopping: threading.Event) -> None:
         try:
@@ -109,6 +116,7 @@ class OutcomeLoop(WorkerComponent):
         """
         try:
             if not self.round():
+                self._obstacle = None
                 return _RIVALS_POLL_S
             self._outage.ended()
             if self._events_failed < _EVENTS_TRIES and not self._is_another_preferred():
@@ -168,10 +176,11 @@ class OutcomeLoop(WorkerComponent):
         try:
             if self._event_publisher.publish(connection, announced, journal_id):
                 self._wake.set()
-            self._events_failed = 0
+            self._events_failed, self._obstacle = 0, None
             self._events_outage.ended()
         except PackhorseError as error:
             self._events_outage.failed(error)
             self._events_failed += 1
+            self._obstacle = error if isinstance(error, Permanent) else None
             self._event_publisher.forget()
             self._notify_at = self._clock.monotonic() + _EVENTS_RETRY_S
