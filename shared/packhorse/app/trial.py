@@ -77,7 +77,7 @@ class _NoStore:
     def hold(self, _connection: Connection, _running: RunningAttempt) -> None:
         _refuse()
 
-    def succeed(self, _connection: Connection, _running: RunningAttempt, _notes: Notes) -> None:
+    def succeed(self, _connection: Connection, _running: RunningAttempt, _notes: Notes) -> JobState:
         _refuse()
 
     def submit_result(self, _running: RunningAttempt, _result: Result) -> None:

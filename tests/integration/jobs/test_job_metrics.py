@@ -1,5 +1,6 @@
 """What the metrics report about jobs: attempts that end here, and what waits in the cluster."""
 
+from contextlib import suppress
 from datetime import timedelta
 
 import psycopg
@@ -22,6 +23,13 @@ def consume(job: Job, context: JobContext) -> Outcome:
     if job.topic == "metrics/completed":
         with context.completion():
             pass
+    if job.topic == "metrics/rolled-back":
+        with suppress(psycopg.errors.UniqueViolation), context.completion() as connection:
+            connection.execute(
+                "CREATE TEMP TABLE once (x int UNIQUE DEFERRABLE INITIALLY DEFERRED)"
+            )
+            connection.execute("INSERT INTO once VALUES (1), (1)")
+        return Outcome.CANCEL
     return Outcome.CANCEL if job.topic == "metrics/bad" else Outcome.OK
 
 
@@ -31,14 +39,15 @@ def test_ends_are_counted_by_queue_and_state(database_url: str) -> None:
         for topic, state in {
             "metrics/good": JobState.SUCCEEDED,
             "metrics/completed": JobState.SUCCEEDED,
+            "metrics/rolled-back": JobState.ERROR,
             "metrics/bad": JobState.ERROR,
         }.items():
             until(host, host.jobs.add_job(topic).job.number, state)
         eventually(lambda: value("active", queue="counted") == 0, what="all are back")
         assert value("ended_total", queue="counted", state="SUCCEEDED") == 2
-        assert value("ended_total", queue="counted", state="ERROR") == 1
-        assert value("seconds_count", queue="counted") == 3
-        assert value("waited_seconds_count", queue="counted") == 3
+        assert value("ended_total", queue="counted", state="ERROR") == 2
+        assert value("seconds_count", queue="counted") == 4
+        assert value("waited_seconds_count", queue="counted") == 4
         assert value("lease") == 1
     assert value("lease") == 0
 

@@ -11,9 +11,10 @@ from psycopg.rows import tuple_row
 
 from packhorse.db.run_sessions import tie_session
 from packhorse.jobs.consumer import Outcome, Result
-from packhorse.jobs.job import JobLost, JobProgress
+from packhorse.jobs.job import JobLost, JobProgress, JobState
 from packhorse.jobs.store.notes import NOTHING_SAID, Notes
 from packhorse.jobs.work.attempt import RunningAttempt
+from packhorse.runtime.metrics import JOBS_ENDED
 
 _MOST_STEPS = 2**53
 
@@ -29,8 +30,11 @@ class AttemptStore(Protocol):
         """Keep the attempt until the transaction ends, whose role stays. Raises `JobLost`."""
         ...
 
-    def succeed(self, connection: Connection, running: RunningAttempt, notes: Notes) -> None:
-        """Finish the job; from now on the transaction is the bookkeeper's. Raises `JobLost`."""
+    def succeed(self, connection: Connection, running: RunningAttempt, notes: Notes) -> JobState:
+        """Finish the job; from now on the transaction is the bookkeeper's. Raises `JobLost`.
+
+        Returns its state once that is committed.
+        """
         ...
 
     def submit_result(self, running: RunningAttempt, result: Result) -> None:
@@ -63,8 +67,9 @@ class AttemptContext:
                     connection.row_factory = tuple_row  # the consumer may have wanted other rows
                 self._running.require_open()
                 notes = self._running.take_notes()
-                self._store.succeed(connection, self._running, notes)
+                state = self._store.succeed(connection, self._running, notes)
             self._running.close()
+            JOBS_ENDED.labels(self._running.job.queue, state.value).inc()
         except BaseException as error:
             self._running.give_back(notes)
             if isinstance(error, JobLost):

@@ -16,14 +16,13 @@ from psycopg import Connection
 
 from packhorse.db.transactions import Connect, within
 from packhorse.jobs.consumer import Outcome, Result
-from packhorse.jobs.job import JobLost
+from packhorse.jobs.job import JobLost, JobState
 from packhorse.jobs.store import claims, finishing, leases
 from packhorse.jobs.store.claims import Claim
 from packhorse.jobs.store.finishing import Ended
 from packhorse.jobs.store.leases import HeldAttempt
 from packhorse.jobs.store.notes import Notes, stored_text
 from packhorse.jobs.work.attempt import RunningAttempt, StopReason
-from packhorse.runtime.metrics import JOBS_ENDED
 
 
 class Slots:
@@ -241,16 +240,17 @@ class ResultQueue:
         with within(connection) as session:
             claims.check(session, running.claim)
 
-    def succeed(self, connection: Connection, running: RunningAttempt, notes: Notes) -> None:
+    def succeed(self, connection: Connection, running: RunningAttempt, notes: Notes) -> JobState:
         """Finish the job; from now on the transaction is the bookkeeper's. Raises `JobLost`.
 
-        It ends with the lease: where the process is paused now, nobody waits for the job's row.
+        Returns its state once that is committed. The transaction ends with the lease: where the
+        process is paused now, nobody waits for the job's row.
         """
         leases.act_with(connection, running.claim.runtime_id)
         [ending] = finishing.finish(connection, [Ended(running.claim, Result(Outcome.OK), notes)])
         if ending.state is None:
             raise JobLost(f"attempt {running.job.attempts} of job {running.job.number} is over")
-        JOBS_ENDED.labels(running.job.queue, ending.state.value).inc()
+        return ending.state
 
     def report(self, running: RunningAttempt, result: Result) -> None:
         """Note what an attempt's thread has returned."""
