@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import Status
 from packhorse_services.publisher.assembly.housekeeping import OutcomeHousekeeping
 from tests.harness.borrowing import pooled
@@ -91,6 +92,33 @@ def test_r18_a_failure_of_an_older_log_never_colours_a_new_package(site: Site) -
     site.run(fail)
     site.recreate(TOPICS.package)
     site.run(go_on)
+
+
+def test_r18_no_entry_is_chosen_by_its_offset_while_the_log_is_not_known(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(s: PublisherService) -> None:
+        await publish(s, 1)
+        s.status("sub1", 0, Status.REMOVED_FAILED, reason="no")
+        await s.announce("sub1", 0)
+        await until_failed(s, "sub1", 1)
+        feed = s.parts.app.state.publisher.queues.feed
+        monkeypatch.setattr(feed, "_journal", open_journal("memory://none", client_name="tests"))
+        feed.identity = ""  # as it is until the journal was first read
+        errors = "/queues/sub1/errors"
+        for answer in (
+            await s.client.post(f"{errors}/0/redistribute"),
+            await s.client.post(f"{errors}/redistribute", json={"offsets": [0]}),
+            await s.client.post(f"{errors}/dismiss", json={"offsets": [0]}),
+            await s.client.delete(f"{errors}/0"),
+        ):
+            assert answer.status_code == 503
+            assert "journal was not read yet" in answer.json()["detail"]
+        assert (await s.get(errors))["length"] == 1
+        named = await s.client.post(f"{errors}/dismiss", json={"reason": "no"})
+        assert named.json()["offsets"] == [0]
+
+    site.run(scenario)
 
 
 def test_r18_housekeeping_keeps_failures_longer_than_the_log(site: Site) -> None:

@@ -165,7 +165,7 @@ async def redistribute(
     path that the author has again is refused with 409: distribute what is there instead.
     """
     publisher = of(request)
-    failed = await publisher.errors.find(subscriber, offset, publisher.queues.feed.identity)
+    failed = await publisher.errors.find(subscriber, offset, publisher.queues.feed.known_identity())
     wait = wanted_wait(headers.prefer)
     requested = Redistribution(publisher, subscriber, caller, again, awaited=wait is not None)
     accepted = await requested.of(failed, headers.idempotency_key)

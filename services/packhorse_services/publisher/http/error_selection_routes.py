@@ -139,7 +139,7 @@ async def dismiss_entry(
 ) -> None:
     """Take an entry off the error queue. What became of its package stays known."""
     publisher = of(request)
-    found = await publisher.errors.find(subscriber, offset, publisher.queues.feed.identity)
+    found = await publisher.errors.find(subscriber, offset, publisher.queues.feed.known_identity())
     await publisher.errors.dismiss(subscriber, [_entry(found)], caller.name)
 
 
@@ -148,15 +148,16 @@ async def _selected(
 ) -> tuple[list[ErrorQueueEntry], bool]:
     """Return the entries that a body means, and whether there are more.
 
-    Raises `NotInErrorQueue` when one is named that is not there, with nothing done, and
-    `UnknownSubscriber` where there is no error queue.
+    Raises `NotInErrorQueue` when one is named that is not there, with nothing done,
+    `QueueLoading` when it can't be said which one an offset means, and `UnknownSubscriber` where
+    there is no error queue.
     """
     publisher = of(request)
     if body.offsets is None and not await publisher.errors.count(subscriber):
         publisher.queues.subscriber(subscriber)
     wanted = ErrorSelection(body.offsets, body.reason, waiting)
     most = MOST + 1 if body.offsets is None else _BIG
-    identity = publisher.queues.feed.identity
+    identity = "" if body.offsets is None else publisher.queues.feed.known_identity()
     found = list(await publisher.errors.select(subscriber, wanted, identity, most))
     if body.offsets is not None and body.reason is None:
         missing = sorted(set(body.offsets).difference(one.offset for one in found))

@@ -80,6 +80,13 @@ class QueueFeed(WorkerComponent):
         """Return whether the cache took all that it may, and queues go on below it."""
         return self._ranges.full
 
+    def known_identity(self) -> str:
+        """Return `identity`, where offsets mean nothing without it. Raises `QueueLoading`."""
+        identity = self.identity
+        if not identity:
+            raise QueueLoading("the journal was not read yet; try again shortly")
+        return identity
+
     def distrust(self) -> None:
         """Read everything anew: offsets that were used before came again. For any thread."""
         self._distrusted.set()
