@@ -22,7 +22,7 @@ from packhorse.wire.package_codec import encode_package
 from packhorse.wire.record import Encoded
 from packhorse.wire.topics import Topics
 from packhorse_services.publisher.live.agent_log import event_logs
-from packhorse_services.publisher.live.event_id import EventSource, mark_of, read_position
+from packhorse_services.publisher.live.event_id import LOGS, mark_of, read_position
 from packhorse_services.publisher.live.events import EventType
 from packhorse_services.publisher.live.recent_events import RecentEvents
 from packhorse_services.publisher.live.stream_reader import StreamFilter, StreamReader
@@ -30,21 +30,21 @@ from packhorse_services.publisher.live.stream_reader import StreamFilter, Stream
 TOPICS = Topics()
 AGENT = "main"
 NAMES = {
-    EventSource.PACKAGE: TOPICS.package,
-    EventSource.STATUS: TOPICS.status,
-    EventSource.EVENT: TOPICS.event,
+    EventType.PACKAGE: TOPICS.package,
+    EventType.STATUS: TOPICS.status,
+    EventType.DISTRIBUTED: TOPICS.event,
 }
 EVERYTHING = StreamFilter(frozenset({EventType.PACKAGE, EventType.STATUS, EventType.DISTRIBUTED}))
 NEVER = threading.Event()
 
 
 def message(
-    source: EventSource, package_id: str, agent: str = AGENT, subscriber: str = "s"
+    source: EventType, package_id: str, agent: str = AGENT, subscriber: str = "s"
 ) -> Encoded:
     """Return a message of the topic of `source` about a package."""
-    if source is EventSource.PACKAGE:
+    if source is EventType.PACKAGE:
         return encode_package(PackageMessage(PackageEntry(package_id, agent, Action.ADD, ("/a",))))
-    if source is EventSource.STATUS:
+    if source is EventType.STATUS:
         return encode_status(StatusMessage(subscriber, agent, "j", 0, Status.REMOVED, package_id))
     reported = PackageDistributed(package_id, agent, 0, ("/a",), imported=(subscriber,))
     return encode_distributed(reported, source="/tests", time="2026-01-01T00:00:00Z")
@@ -56,20 +56,20 @@ class Logs:
     def __init__(self) -> None:
         self._log = MemoryLog()
         self.journal = MemoryJournal(self._log)
-        self.generation = dict.fromkeys(EventSource, 0)
-        self.own: dict[tuple[EventSource, int], list[int]] = {}
+        self.generation = dict.fromkeys(LOGS, 0)
+        self.own: dict[tuple[EventType, int], list[int]] = {}
         self.generation_of: dict[str, int] = {}
         """Of each mark."""
-        for source in EventSource:
+        for source in LOGS:
             self._create(source)
 
-    def _create(self, source: EventSource) -> None:
+    def _create(self, source: EventType) -> None:
         self.journal.create_topics([TopicSpec(NAMES[source])])
         self.own[source, self.generation[source]] = []
         mark = mark_of(self.journal.identity(NAMES[source]), 0)
         self.generation_of[mark] = self.generation[source]
 
-    def append(self, source: EventSource, agent: str = AGENT, **more: str) -> None:
+    def append(self, source: EventType, agent: str = AGENT, **more: str) -> None:
         generation = self.generation[source]
         number = self.journal.bounds(NAMES[source]).next
         encoded = message(source, f"{generation}:{number}", agent, **more)
@@ -77,7 +77,7 @@ class Logs:
         if agent == AGENT:
             self.own[source, generation].append(number)
 
-    def create_anew(self, source: EventSource) -> None:
+    def create_anew(self, source: EventType) -> None:
         self._log.remove_topic(NAMES[source])
         self.generation[source] += 1
         self._create(source)
@@ -89,18 +89,18 @@ class Replica:
     def __init__(self, logs: Logs, ring_events: int = 5) -> None:
         self.logs = event_logs(logs.journal, TOPICS, AGENT)
         self._journal = logs.journal
-        self._tails: dict[EventSource, tuple[str, int]] = {}
+        self._tails: dict[EventType, tuple[str, int]] = {}
         for source, log in self.logs.items():
             log.recent = RecentEvents(log.recent.decode, events=ring_events)
             self._begin(source)
 
-    def _begin(self, source: EventSource) -> None:
+    def _begin(self, source: EventType) -> None:
         _, mark = self.logs[source].where()
         end = self._journal.bounds(NAMES[source]).next
         self.logs[source].recent.extend(mark, end, (), end)
         self._tails[source] = (mark, end)
 
-    def tail(self, source: EventSource, count: int, *, keep: bool = True) -> None:
+    def tail(self, source: EventType, count: int, *, keep: bool = True) -> None:
         """Read up to `count` records, as a tail does."""
         mark, start = self._tails[source]
         bounds = self._journal.bounds(NAMES[source])
@@ -130,7 +130,7 @@ class Client:
     logs: Logs
     wanted: StreamFilter = EVERYTHING
     last_id: str | None = None
-    expected: dict[EventSource, tuple[int, int]] = field(default_factory=dict)
+    expected: dict[EventType, tuple[int, int]] = field(default_factory=dict)
     seen: int = 0
     gaps: int = 0
 
@@ -138,7 +138,7 @@ class Client:
         position = read_position(self.last_id) if self.last_id else None
         subscription = StreamReader(replica.logs, self.wanted, position)
         if not self.expected:
-            for source in EventSource:
+            for source in LOGS:
                 cursor = subscription.cursor(source)  # of an old log until its tail notices
                 generation = self.logs.generation_of[cursor.mark]
                 if generation == self.logs.generation[source]:
@@ -174,14 +174,14 @@ class Client:
         self.expected[source] = now, oldest
         self.gaps += 1
 
-    def next_of(self, source: EventSource) -> tuple[int, int] | None:
+    def next_of(self, source: EventType) -> tuple[int, int] | None:
         generation, offset = self.expected[source]
         numbers = [number for number in self.logs.own[source, generation] if number >= offset]
         return (generation, numbers[0]) if numbers else None
 
 
 _SOURCES = {
-    "package": EventSource.PACKAGE,
-    "status": EventSource.STATUS,
-    "distributed": EventSource.EVENT,
+    "package": EventType.PACKAGE,
+    "status": EventType.STATUS,
+    "distributed": EventType.DISTRIBUTED,
 }

@@ -12,7 +12,8 @@ from packhorse.messaging.api import Journal, Outgoing
 from packhorse.messaging.open import open_journal
 from packhorse.wire.codec import encode_discovery, encode_status
 from packhorse.wire.messages import DiscoveryMessage, Status, StatusMessage, SubscriberState
-from tests.harness.live import EventSource, message
+from packhorse_services.publisher.live.events import EventType
+from tests.harness.live import message
 from tests.harness.postgres import Databases
 from tests.harness.processes import Program, Programs, running_programs
 from tests.harness.publishing import AGENT, TOPICS, Author, page
@@ -57,7 +58,7 @@ class Site:
         self._append(TOPICS.status, Outgoing(encoded.value, encoded.headers))
 
     def distributed(self, package_id: str) -> None:
-        encoded = message(EventSource.EVENT, package_id)
+        encoded = message(EventType.DISTRIBUTED, package_id)
         self._append(TOPICS.event, Outgoing(encoded.value, encoded.headers, AGENT))
 
     def announce(self, subscriber: str, offset: int, **subscription: Any) -> None:

@@ -13,7 +13,8 @@ from packhorse.messaging.topics import standard_topics
 from packhorse.wire.topics import Topics
 from packhorse_services.publisher.live.agent_log import event_logs
 from packhorse_services.publisher.live.event_hub import Tail
-from packhorse_services.publisher.live.event_id import EventSource, read_position
+from packhorse_services.publisher.live.event_id import LOGS, read_position
+from packhorse_services.publisher.live.events import EventType
 from packhorse_services.publisher.live.stream_reader import StreamReader
 from tests.harness.journals import (
     JournalBackend,
@@ -50,9 +51,9 @@ class Installation:
         self.journal: Journal = self.opener.open()
         self.topics = Topics.named(f"live{time.time_ns()}", {})
         self.names = {
-            EventSource.PACKAGE: self.topics.package,
-            EventSource.STATUS: self.topics.status,
-            EventSource.EVENT: self.topics.event,
+            EventType.PACKAGE: self.topics.package,
+            EventType.STATUS: self.topics.status,
+            EventType.DISTRIBUTED: self.topics.event,
         }
         self.journal.create_topics(standard_topics(self.topics))
         self.logs = event_logs(self.journal, self.topics, AGENT)
@@ -68,13 +69,13 @@ class Installation:
             tail.stop(60)
         self.opener.close()
 
-    def append(self, source: EventSource, *package_ids: str) -> None:
+    def append(self, source: EventType, *package_ids: str) -> None:
         for package_id in package_ids:
             encoded = message(source, package_id)
             record = Outgoing(encoded.value, encoded.headers, AGENT)
             self.journal.append(self.names[source], record).result(120)
 
-    def create_anew(self, source: EventSource) -> None:
+    def create_anew(self, source: EventType) -> None:
         name = self.names[source]
         before = self.journal.identity(name)
         self._backend.remove_topic(name)
@@ -111,19 +112,19 @@ def site(backend: JournalBackend) -> Iterator[Installation]:
 
 
 NAMES = {
-    EventSource.PACKAGE: "package",
-    EventSource.STATUS: "status",
-    EventSource.EVENT: "distributed",
+    EventType.PACKAGE: "package",
+    EventType.STATUS: "status",
+    EventType.DISTRIBUTED: "distributed",
 }
 
 
 def test_events_come_from_the_ring_and_from_the_journal_alike(site: Installation) -> None:
-    for source in EventSource:
+    for source in LOGS:
         site.append(source, "old")
     site.follow()
     live = StreamReader(site.logs, EVERYTHING)
     late = StreamReader(site.logs, EVERYTHING, read_position("p0-s0-e0"))
-    for source in EventSource:
+    for source in LOGS:
         site.append(source, "a", "b")
     names = NAMES.values()
     assert sorted(site.reported(live, 6)) == sorted((name, one) for name in names for one in "ab")
@@ -137,14 +138,14 @@ def test_events_come_from_the_ring_and_from_the_journal_alike(site: Installation
 def test_r2_a_truncated_log_and_r24_another_one_are_reported(site: Installation) -> None:
     site.follow()
     before = StreamReader(site.logs, EVERYTHING).id
-    site.append(EventSource.STATUS, "a", "b", "c")
-    site.journal.truncate(site.names[EventSource.STATUS], 2)
+    site.append(EventType.STATUS, "a", "b", "c")
+    site.journal.truncate(site.names[EventType.STATUS], 2)
     for log in site.logs.values():  # as in a publisher that starts now
         log.recent.extend("", 0, (), 0, keep=False)
     late = StreamReader(site.logs, EVERYTHING, read_position(before))
     assert site.reported(late, 2) == [("gap", "FORGOTTEN"), ("status", "c")]
-    site.create_anew(EventSource.STATUS)
-    site.append(EventSource.STATUS, "new", "newer", "newest")
+    site.create_anew(EventType.STATUS)
+    site.append(EventType.STATUS, "new", "newer", "newest")
     again = StreamReader(site.logs, EVERYTHING, read_position(late.id))
     reported = site.reported(again, 4)
     assert reported[0] == ("gap", "ANOTHER_LOG")
@@ -154,8 +155,8 @@ def test_r2_a_truncated_log_and_r24_another_one_are_reported(site: Installation)
 def test_reading_ends_when_the_process_does(site: Installation) -> None:
     stopping = threading.Event()
     stopping.set()
-    site.append(EventSource.STATUS, "a")
-    log = site.logs[EventSource.STATUS]
-    cursor = read_position("p0-s0-e0")[EventSource.STATUS]
+    site.append(EventType.STATUS, "a")
+    log = site.logs[EventType.STATUS]
+    cursor = read_position("p0-s0-e0")[EventType.STATUS]
     found = log.read(cursor, stopping)
     assert found.after.offset == 0

@@ -8,13 +8,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from packhorse_services.publisher.live.event_id import EventSource
+from packhorse_services.publisher.live.event_id import LOGS
+from packhorse_services.publisher.live.events import EventType
 from packhorse_services.publisher.live.stream_reader import StreamReader
 from tests.harness.depth import examples
 from tests.harness.live import NAMES, Client, Logs, Replica, read_round
 
 CLIENTS, REPLICAS = 3, 2
-some_source = st.sampled_from(EventSource)
+some_source = st.sampled_from(list(LOGS))
 some_client = st.integers(0, CLIENTS - 1)
 some_replica = st.integers(0, REPLICAS - 1)
 
@@ -28,12 +29,12 @@ class LiveEvents(RuleBasedStateMachine):
         self.streams: dict[int, tuple[Replica, StreamReader]] = {}
 
     @rule(source=some_source, count=st.integers(1, 8), agent=st.sampled_from(["main", "other"]))
-    def append(self, source: EventSource, count: int, agent: str) -> None:
+    def append(self, source: EventType, count: int, agent: str) -> None:
         for _ in range(count):
             self.logs.append(source, agent)
 
     @rule(replica=some_replica, source=some_source, count=st.integers(1, 8), keep=st.booleans())
-    def tail(self, replica: int, source: EventSource, count: int, keep: bool) -> None:
+    def tail(self, replica: int, source: EventType, count: int, keep: bool) -> None:
         self.replicas[replica].tail(source, count, keep=keep)
 
     @rule(replica=some_replica)
@@ -62,13 +63,13 @@ class LiveEvents(RuleBasedStateMachine):
                 self.clients[client].take(reported)
 
     @rule(source=some_source, share=st.floats(0, 1))
-    def forget(self, source: EventSource, share: float) -> None:
+    def forget(self, source: EventType, share: float) -> None:
         bounds = self.logs.journal.bounds(NAMES[source])
         before = bounds.oldest + int(share * (bounds.next - bounds.oldest))
         self.logs.journal.truncate(NAMES[source], before)
 
     @rule(source=some_source)
-    def create_anew(self, source: EventSource) -> None:
+    def create_anew(self, source: EventType) -> None:
         self.logs.create_anew(source)
 
     @invariant()
@@ -80,7 +81,7 @@ class LiveEvents(RuleBasedStateMachine):
     def teardown(self) -> None:
         """In the end everybody has everything, through any replica."""
         for replica in self.replicas:
-            for source in EventSource:
+            for source in LOGS:
                 for _ in range(2):  # the first one may only find out that the topic is another
                     replica.tail(source, 10_000)
         for number, client in enumerate(self.clients):
@@ -91,7 +92,7 @@ class LiveEvents(RuleBasedStateMachine):
                 before = reader.id
                 for reported in read_round(replica, reader):
                     client.take(reported)
-            assert [client.next_of(source) for source in EventSource] == [None] * len(EventSource)
+            assert [client.next_of(source) for source in LOGS] == [None] * len(LOGS)
 
 
 LiveEvents.TestCase.settings = settings(

@@ -12,7 +12,7 @@ from packhorse.runtime.problems import Problem
 from packhorse.wire.package_codec import AGENT_HEADER, PACKAGE_ID_HEADER
 from packhorse_services.publisher.live import recent_events
 from packhorse_services.publisher.live.event_id import (
-    EventSource,
+    LOGS,
     LogCursor,
     mark_of,
     read_position,
@@ -27,9 +27,9 @@ offsets = st.integers(0, 2**63 - 1)
 cursors = st.builds(LogCursor, offsets, st.sampled_from(["", "0a1b2c3d"]))
 
 
-@given(st.fixed_dictionaries(dict.fromkeys(EventSource, cursors)))
+@given(st.fixed_dictionaries(dict.fromkeys(LOGS, cursors)))
 def test_a_position_survives_the_way_to_the_client_and_back(
-    position: dict[EventSource, LogCursor],
+    position: dict[EventType, LogCursor],
 ) -> None:
     assert read_position(write_position(position)) == position
 
@@ -70,7 +70,7 @@ def from_the_beginning(
 
 def test_only_what_is_wanted_is_reported_and_the_rest_counts_as_seen() -> None:
     logs = Logs()
-    for source in EventSource:
+    for source in LOGS:
         for subscriber in ("golden", "other"):
             logs.append(source, subscriber=subscriber)
         logs.append(source, "another-agent")
@@ -83,13 +83,13 @@ def test_only_what_is_wanted_is_reported_and_the_rest_counts_as_seen() -> None:
     assert [reported.event for reported in about] == ["status", "distributed"]
     assert json.loads(str(about[0].raw_data))["subscriber"] == "golden"
     end = StreamReader(replica.logs, EVERYTHING, read_position(str(about[-1].id)))
-    assert end.cursor(EventSource.PACKAGE).offset == 3
+    assert end.cursor(EventType.PACKAGE).offset == 3
 
 
 def test_r2_a_position_beyond_the_end_is_reported_and_the_log_begins_again() -> None:
     logs = Logs()
     for _ in range(3):
-        logs.append(EventSource.STATUS)
+        logs.append(EventType.STATUS)
     replica = Replica(logs)
     position = read_position("p0-s99-e0")
     reported = everything_reported(replica, StreamReader(replica.logs, EVERYTHING, position))
@@ -100,17 +100,17 @@ def test_r2_a_position_beyond_the_end_is_reported_and_the_log_begins_again() -> 
         "to_offset": 0,
         "reason": "BEYOND_END",
     }
-    assert read_position(str(reported[0].id))[EventSource.STATUS].offset == 0
+    assert read_position(str(reported[0].id))[EventType.STATUS].offset == 0
 
 
 def test_r14_a_package_that_cant_be_read_is_reported_and_what_is_no_message_is_not() -> None:
     logs = Logs()
-    for source in EventSource:
+    for source in LOGS:
         encoded = message(source, "x")
         logs.journal.append(NAMES[source], Outgoing(b"\xff\xff", {})).result()
         logs.journal.append(NAMES[source], Outgoing(b"\xff\xff", encoded.headers)).result()
     broken = {AGENT_HEADER: b"main", PACKAGE_ID_HEADER: b"id\xff", "entry": b"\xff\xff"}
-    logs.journal.append(NAMES[EventSource.PACKAGE], Outgoing(b"", broken)).result()
+    logs.journal.append(NAMES[EventType.PACKAGE], Outgoing(b"", broken)).result()
     reported = from_the_beginning(Replica(logs))
     assert [one.event for one in reported] == ["package", "package"]
     shown = json.loads(str(reported[1].raw_data))
@@ -123,14 +123,14 @@ def test_r30_a_ring_is_bounded_in_bytes_and_who_falls_out_reads_the_journal(
     monkeypatch.setattr(recent_events, "_BYTES", 3_000)
     logs = Logs()
     replica = Replica(logs, ring_events=1_000)
-    ring = replica.logs[EventSource.PACKAGE].recent
+    ring = replica.logs[EventType.PACKAGE].recent
     begin = ring.end()
     for _ in range(100):
-        logs.append(EventSource.PACKAGE)
-        replica.tail(EventSource.PACKAGE, 10)
+        logs.append(EventType.PACKAGE)
+        replica.tail(EventType.PACKAGE, 10)
     assert 0 < len(ring._events) < 15
     assert ring.read(begin, 10) is None
-    found = replica.logs[EventSource.PACKAGE].read(begin, NEVER)
+    found = replica.logs[EventType.PACKAGE].read(begin, NEVER)
     assert len(found.events) == 100  # type: ignore[union-attr]
 
 

@@ -12,7 +12,7 @@ from packhorse.clock import SystemClock
 from packhorse.runtime.feed import StreamsEnded, TooManyStreams
 from packhorse_services.publisher.live.agent_log import event_logs
 from packhorse_services.publisher.live.event_hub import EventHub, NoEventsYet
-from packhorse_services.publisher.live.event_id import EventSource, read_position
+from packhorse_services.publisher.live.event_id import LOGS, read_position
 from packhorse_services.publisher.live.event_stream import Pace, PublisherEventStream
 from packhorse_services.publisher.live.events import EventType
 from packhorse_services.publisher.live.stream_reader import StreamFilter
@@ -39,10 +39,10 @@ class Process:
         self.hub = EventHub(logs, NoQueues(), SystemClock(), max_streams=max_streams)  # type: ignore[arg-type]
 
     def begin(self) -> None:
-        for source in EventSource:
+        for source in LOGS:
             self.hub._take(source, self.hub.logs[source].where()[1], 0, (), 0)
 
-    def append(self, source: EventSource, **more: str) -> None:
+    def append(self, source: EventType, **more: str) -> None:
         """Append a record, and have the tail read it."""
         self.topics.append(source, **more)
         log = self.hub.logs[source]
@@ -88,11 +88,11 @@ def test_the_first_block_gives_the_position_and_filtered_events_move_it() -> Non
         blocks = opened(process, StreamFilter(frozenset({EventType.STATUS}), "golden"))
         first = await anext(blocks)
         assert (first.retry, first.raw_data) == (2000, None)
-        process.append(EventSource.STATUS, subscriber="other")
+        process.append(EventType.STATUS, subscriber="other")
         second = await anext(blocks)
         assert second.raw_data is None
-        assert read_position(str(second.id))[EventSource.STATUS].offset == 1
-        process.append(EventSource.STATUS, subscriber="golden")
+        assert read_position(str(second.id))[EventType.STATUS].offset == 1
+        process.append(EventType.STATUS, subscriber="golden")
         reported = await next_event(blocks)
         assert json.loads(str(reported.raw_data))["subscriber"] == "golden"
 
@@ -101,12 +101,12 @@ def test_the_first_block_gives_the_position_and_filtered_events_move_it() -> Non
 
 def test_a_client_that_was_too_slow_goes_on_from_the_journal() -> None:
     async def scenario(process: Process) -> None:
-        ring = process.hub.logs[EventSource.PACKAGE].recent
+        ring = process.hub.logs[EventType.PACKAGE].recent
         ring._max_events = 3
         blocks = opened(process)
         await anext(blocks)
         for _ in range(50):
-            process.append(EventSource.PACKAGE)
+            process.append(EventType.PACKAGE)
         assert len(ring._events) <= 3
         seen = [json.loads(str((await next_event(blocks)).raw_data))["offset"] for _ in range(50)]
         assert seen == list(range(50))
@@ -118,8 +118,8 @@ def test_a_stream_ends_with_its_life_and_when_the_journal_stays_away() -> None:
     async def scenario(process: Process) -> None:
         short = opened(process, pace=Pace(life_s=0.05))
         assert [block.raw_data async for block in short] == [None]
-        process.append(EventSource.STATUS)
-        process.hub.logs[EventSource.STATUS].recent._clear("other", 0)
+        process.append(EventType.STATUS)
+        process.hub.logs[EventType.STATUS].recent._clear("other", 0)
         process.journal.away = True
         assert [block.raw_data async for block in opened(process, last_id="p0-s0-e0")] == [None]
 
@@ -128,8 +128,8 @@ def test_a_stream_ends_with_its_life_and_when_the_journal_stays_away() -> None:
 
 def test_a_journal_that_comes_back_in_time_is_read_on() -> None:
     async def scenario(process: Process) -> None:
-        process.append(EventSource.STATUS)
-        process.hub.logs[EventSource.STATUS].recent._clear("other", 0)
+        process.append(EventType.STATUS)
+        process.hub.logs[EventType.STATUS].recent._clear("other", 0)
         process.journal.away = True
         patient = Pace(position_s=0.01, patience_s=60, retry_s=0.01)
         blocks = opened(process, last_id="p0-s0-e0", pace=patient)
@@ -164,8 +164,8 @@ def test_places_are_bounded_given_back_and_none_before_the_journal_was_read() ->
     with process.hub.place({}), pytest.raises(TooManyStreams), process.hub.place({}):
         pass
     with process.hub.place({}):
-        process.append(EventSource.PACKAGE)
-        assert process.hub.logs[EventSource.PACKAGE].recent._events
-    process.append(EventSource.PACKAGE)
-    assert not process.hub.logs[EventSource.PACKAGE].recent._events, "nobody follows"
+        process.append(EventType.PACKAGE)
+        assert process.hub.logs[EventType.PACKAGE].recent._events
+    process.append(EventType.PACKAGE)
+    assert not process.hub.logs[EventType.PACKAGE].recent._events, "nobody follows"
     process.hub.stop(1)

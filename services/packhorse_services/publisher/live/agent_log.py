@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from packhorse.messaging.api import Bounds, Journal, OffsetOutOfRange, Reader
 from packhorse.wire.topics import Topics
-from packhorse_services.publisher.live.event_id import EventSource, LogCursor, mark_of
+from packhorse_services.publisher.live.event_id import LogCursor, mark_of
 from packhorse_services.publisher.live.events import (
     Decode,
     EventType,
@@ -104,13 +104,13 @@ class AgentLog:
         return LogGap(event, LogCursor(oldest, mark))
 
 
-def event_logs(journal: Journal, topics: Topics, agent: str) -> dict[EventSource, AgentLog]:
+def event_logs(journal: Journal, topics: Topics, agent: str) -> dict[EventType, AgentLog]:
     """Return them; nothing is read before somebody asks."""
     package, status, event = package_event(agent), status_event(agent), distributed_event(agent)
     return {
-        EventSource.PACKAGE: AgentLog(journal, topics.package, package, kind=EventType.PACKAGE),
-        EventSource.STATUS: AgentLog(journal, topics.status, status, kind=EventType.STATUS),
-        EventSource.EVENT: AgentLog(
+        EventType.PACKAGE: AgentLog(journal, topics.package, package, kind=EventType.PACKAGE),
+        EventType.STATUS: AgentLog(journal, topics.status, status, kind=EventType.STATUS),
+        EventType.DISTRIBUTED: AgentLog(
             journal, topics.event, event, kind=EventType.DISTRIBUTED, key=agent
         ),
     }

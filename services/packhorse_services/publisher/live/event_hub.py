@@ -17,7 +17,8 @@ from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.metrics import PUBLISHER_EVENT_STREAMS
 from packhorse.runtime.threads import Threads
 from packhorse_services.publisher.live.agent_log import AgentLog, LogGap
-from packhorse_services.publisher.live.event_id import EventSource, LogCursor, mark_of
+from packhorse_services.publisher.live.event_id import LogCursor, mark_of
+from packhorse_services.publisher.live.events import EventType
 from packhorse_services.publisher.live.recent_events import EventBatch
 from packhorse_services.publisher.live.subscriber_states import States
 from packhorse_services.publisher.queues.queue import Queues
@@ -71,7 +72,7 @@ class EventHub(Streams):
 
     def __init__(
         self,
-        logs: Mapping[EventSource, AgentLog],
+        logs: Mapping[EventType, AgentLog],
         queues: Queues,
         clock: Clock,
         *,
@@ -84,7 +85,7 @@ class EventHub(Streams):
         self._readers = Threads("live-journal", _READERS)
         self._tails = [
             Tail(self.logs[source], partial(self._take, source), clock)
-            for source in (EventSource.STATUS, EventSource.EVENT)
+            for source in (EventType.STATUS, EventType.DISTRIBUTED)
         ]
 
     def start(self) -> None:
@@ -112,21 +113,21 @@ class EventHub(Streams):
         with super().place(scope):
             yield
 
-    async def read(self, source: EventSource, cursor: LogCursor) -> EventBatch | LogGap:
+    async def read(self, source: EventType, cursor: LogCursor) -> EventBatch | LogGap:
         """Read from the journal, in a thread, what recent events lack. Raises `PackhorseError`."""
         reading = self._readers.submit(self.logs[source].read, cursor, self.stopping)
         return await asyncio.wrap_future(reading)
 
     def take_packages(self, identity: str, start: int, records: Sequence[Record], end: int) -> None:
         """Take what the queue feed's tail has read; see `queues.cache.queue_feed.Tap`."""
-        self._take(EventSource.PACKAGE, mark_of(identity, 0), start, records, end)
+        self._take(EventType.PACKAGE, mark_of(identity, 0), start, records, end)
 
     def _take(
-        self, source: EventSource, mark: str, start: int, records: Sequence[Record], end: int
+        self, source: EventType, mark: str, start: int, records: Sequence[Record], end: int
     ) -> None:
         """Add recent events; without any stream none is kept: a later one reads the journal."""
         self.logs[source].recent.extend(mark, start, records, end, keep=self.count > 0)
         if records:
             self.changes.announce()
-            if source is EventSource.STATUS:
+            if source is EventType.STATUS:
                 self.on_statuses()

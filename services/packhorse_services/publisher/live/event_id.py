@@ -5,25 +5,21 @@ topic (s) and of the agent's partition of the event topic (e), each with a mark 
 offset belongs to. One without a mark is taken to be of the log that is there now.
 """
 
-import enum
 import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from packhorse.runtime.feed import unknown_event_id
+from packhorse_services.publisher.live.events import EventType
 
 _MAX_OFFSET = 2**63 - 1
 _PART = r"([0-9]{1,19})(?:\.([0-9a-f]{8}))?"
 _FORM = re.compile(f"p{_PART}-s{_PART}-e{_PART}", re.ASCII)
 
 
-class EventSource(enum.Enum):
-    """A log that events come from; the value is its letter in a position."""
-
-    PACKAGE = "p"
-    STATUS = "s"
-    EVENT = "e"
+LOGS = {EventType.PACKAGE: "p", EventType.STATUS: "s", EventType.DISTRIBUTED: "e"}
+"""The events that come from a log, each with the letter of its log in a position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +30,8 @@ class LogCursor:
     mark: str = ""
 
 
-Position = Mapping[EventSource, LogCursor]
-"""A cursor for each source."""
+Position = Mapping[EventType, LogCursor]
+"""A cursor for each of `LOGS`."""
 
 
 def mark_of(identity: str, partition: int) -> str:
@@ -45,15 +41,15 @@ def mark_of(identity: str, partition: int) -> str:
 
 def write_position(position: Position) -> str:
     """Return the text of a position."""
-    return "-".join(_write(source, position[source]) for source in EventSource)
+    return "-".join(_write(source, position[source]) for source in LOGS)
 
 
-def _write(source: EventSource, cursor: LogCursor) -> str:
+def _write(source: EventType, cursor: LogCursor) -> str:
     mark = f".{cursor.mark}" if cursor.mark else ""
-    return f"{source.value}{cursor.offset}{mark}"
+    return f"{LOGS[source]}{cursor.offset}{mark}"
 
 
-def read_position(text: str) -> dict[EventSource, LogCursor]:
+def read_position(text: str) -> dict[EventType, LogCursor]:
     """Return the position that a client sends back. Raises `Problem` 422."""
     found = _FORM.fullmatch(text)
     if found is not None:
@@ -63,5 +59,5 @@ def read_position(text: str) -> dict[EventSource, LogCursor]:
             for offset, mark in zip(groups[::2], groups[1::2], strict=True)
         ]
         if all(cursor.offset <= _MAX_OFFSET for cursor in cursors):
-            return dict(zip(EventSource, cursors, strict=True))
+            return dict(zip(LOGS, cursors, strict=True))
     raise unknown_event_id()

@@ -11,7 +11,7 @@ from packhorse.errors import PackhorseError
 from packhorse.runtime.feed import LIFE_S, EventStream
 from packhorse_services.publisher.live.agent_log import LogGap
 from packhorse_services.publisher.live.event_hub import EventHub
-from packhorse_services.publisher.live.event_id import EventSource, Position
+from packhorse_services.publisher.live.event_id import Position
 from packhorse_services.publisher.live.events import EventType
 from packhorse_services.publisher.live.recent_events import EventBatch
 from packhorse_services.publisher.live.stream_reader import StreamFilter, StreamReader
@@ -75,7 +75,7 @@ class PublisherEventStream(EventStream):
                 name, data = EventType.SUBSCRIBER.value, state.model_dump_json()
                 yield ServerSentEvent(event=name, raw_data=data, id=self._reader.id)
 
-    async def _from_journal(self, source: EventSource) -> EventBatch | LogGap | None:
+    async def _from_journal(self, source: EventType) -> EventBatch | LogGap | None:
         try:
             found = await self._hub.read(source, self._reader.cursor(source))
         except PackhorseError as error:

@@ -7,7 +7,6 @@ from fastapi.sse import ServerSentEvent
 
 from packhorse_services.publisher.live.agent_log import AgentLog, LogGap
 from packhorse_services.publisher.live.event_id import (
-    EventSource,
     LogCursor,
     Position,
     write_position,
@@ -15,11 +14,6 @@ from packhorse_services.publisher.live.event_id import (
 from packhorse_services.publisher.live.events import EventType, LiveEvent
 from packhorse_services.publisher.live.recent_events import EventBatch
 
-_SOURCES = {
-    EventSource.PACKAGE: EventType.PACKAGE,
-    EventSource.STATUS: EventType.STATUS,
-    EventSource.EVENT: EventType.DISTRIBUTED,
-}
 _AT_A_TIME = 200
 
 
@@ -30,11 +24,11 @@ class StreamFilter:
     types: frozenset[EventType]
     subscriber: str | None = None
 
-    def source(self, source: EventSource) -> bool:
+    def source(self, source: EventType) -> bool:
         """Return whether events of a log may be wanted; no package is about one subscriber."""
-        if self.subscriber is not None and source is EventSource.PACKAGE:
+        if self.subscriber is not None and source is EventType.PACKAGE:
             return False
-        return _SOURCES[source] in self.types
+        return source in self.types
 
     def event(self, event: LiveEvent) -> bool:
         """Return whether an event of a wanted log is wanted."""
@@ -49,7 +43,7 @@ class StreamReader:
 
     def __init__(
         self,
-        logs: Mapping[EventSource, AgentLog],
+        logs: Mapping[EventType, AgentLog],
         wanted: StreamFilter,
         position: Position | None = None,
     ) -> None:
@@ -62,11 +56,11 @@ class StreamReader:
         """The position as the client gets it."""
         return write_position(self._cursors)
 
-    def cursor(self, source: EventSource) -> LogCursor:
+    def cursor(self, source: EventType) -> LogCursor:
         """Return how far the client has come in one log."""
         return self._cursors[source]
 
-    def sources(self) -> Iterable[EventSource]:
+    def sources(self) -> Iterable[EventType]:
         """Return the logs to read, and pass by the others' newest events."""
         wanted = [source for source in self._logs if self.wanted.source(source)]
         for source in self._logs:
@@ -74,13 +68,11 @@ class StreamReader:
                 self._cursors[source] = self._logs[source].recent.end()
         return wanted
 
-    def recent(self, source: EventSource) -> EventBatch | None:
+    def recent(self, source: EventType) -> EventBatch | None:
         """Return what comes next in one log; None when only the journal has it."""
         return self._logs[source].recent.read(self._cursors[source], _AT_A_TIME)
 
-    def as_events(
-        self, source: EventSource, found: EventBatch | LogGap
-    ) -> Iterator[ServerSentEvent]:
+    def as_events(self, source: EventType, found: EventBatch | LogGap) -> Iterator[ServerSentEvent]:
         """Yield what the client gets of `found`, which came from its cursor, and move on."""
         if isinstance(found, LogGap):
             self._cursors[source] = found.after
