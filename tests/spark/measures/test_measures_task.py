@@ -138,6 +138,21 @@ def test_new_rows_change_no_hours_whose_rows_or_packages_have_expired(
     assert before[tables.SLOWEST] == after[tables.SLOWEST]
 
 
+def test_hours_behind_packages_that_have_all_expired_stay(
+    spark: SparkSession, location: Location
+) -> None:
+    append(location, tables.PACKAGES, [package(0, HOUR), package(1, HOUR)])
+    append(location, tables.STATUSES, [status(0, 2 * DAY + HOUR)])
+    reported = 2 * DAY + 2 * HOUR
+    announced = [(0, -1), (reported, 0), (reported + 10_000, 1), (reported + 3 * HOUR, 1)]
+    append(location, tables.ANNOUNCEMENTS, [announcement(*one) for one in announced])
+    measure(spark, location)
+    before = contents(location)
+    expire_two_days(spark, location)
+    assert measure(spark, location, all_hours=True) == START + reported + HOUR
+    assert contents(location) == before
+
+
 @pytest.mark.proof
 def test_a_build_that_makes_expired_hours_anew_is_caught(
     spark: SparkSession, location: Location, monkeypatch: pytest.MonkeyPatch

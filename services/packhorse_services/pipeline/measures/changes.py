@@ -177,14 +177,23 @@ def made_from(sources: Sources, subscriptions: DataFrame, since_ms: int) -> int:
     if last is None or since_ms >= last:
         return since_ms
     whole = round(_midnight(max(days)).timestamp() * 1000)
-    return min(_behind_expired_packages(sources, max(since_ms, whole)), int(last))
+    first = _first_kept(sources.all(tables.PACKAGES), subscriptions)
+    return min(_behind_expired_packages(sources, first, max(since_ms, whole)), int(last))
 
 
-def _behind_expired_packages(sources: Sources, begin_ms: int) -> int:
-    """Return the first hour from `begin_ms` on after which no expired package was reported."""
-    packages = sources.all(tables.PACKAGES)
+def _first_kept(packages: DataFrame, subscriptions: DataFrame) -> DataFrame:
+    """Return for each journal the offset below which its packages have expired.
+
+    Of a journal none of whose packages is left that is what no subscriber has come up to.
+    """
     kept = packages.groupBy("journal_id").agg(f.min("offset").alias("first"))
-    first = f.broadcast(kept)
+    reached = subscriptions.groupBy("journal_id").agg((f.max("reached") + 1).alias("first"))
+    return kept.unionByName(reached.join(kept, "journal_id", "left_anti"))
+
+
+def _behind_expired_packages(sources: Sources, first: DataFrame, begin_ms: int) -> int:
+    """Return the first hour from `begin_ms` on after which no expired package was reported."""
+    first = f.broadcast(first)
     said = sources.all(tables.STATUSES).where(is_from(begin_ms, "time"))
     decided = said.join(first, said["package_journal_id"] == first["journal_id"]).where(
         "package_offset < first"
