@@ -78,7 +78,7 @@ def test_the_filter_is_in_the_address(site: ConsoleSite) -> None:
         ("failures", "packhorse get queues"),
         ("queue/clear?agent=main&subscriber=sub1", "packhorse get queue --server"),
         ("subscriber/reset?agent=main&subscriber=sub1&to=4", "packhorse reset offset --to 4"),
-        ("pipeline", "packhorse pipeline report delivery"),
+        ("pipeline", "packhorse report delivery"),
     ],
 )
 def test_a_page_without_anything_says_the_command_line_too(

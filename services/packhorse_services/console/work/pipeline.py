@@ -92,7 +92,7 @@ def _same(visit: Visit, at: str) -> list[Same]:
         found = curl(f"{url}/schedules")
         lines.append(same("The tasks", ["get", "schedules", "--server", url], found))
     url = visit.service("pipeline", "")[1] if visit.served("pipeline") else "PIPELINE_URL"
-    report = same("The report", ["pipeline", "report", "delivery"], curl(f"{url}{_REPORT}"))
+    report = same("The report", ["report", "delivery"], curl(f"{url}{_REPORT}"))
     return [*lines, report, Same("All reports as a document", "", curl(f"{url}{_REPORT}.html"))]
 
 
