@@ -1,13 +1,19 @@
 """A restore that the author's database did not take: what is reported, and whether to try again."""
 
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from typer.testing import CliRunner
 
 from packhorse.errors import PackhorseError
 from packhorse_services.pipeline.at.restore import refused, restore
+from packhorse_services.pipeline.engine import session
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
+from packhorse_services.pipeline.program import program
+from packhorse_services.pipeline.storage.delta import prepare
+from packhorse_services.pipeline.storage.location import Location
 
 AWAY = "postgresql://nobody@127.0.0.1:1/none"
 
@@ -41,6 +47,22 @@ def test_the_content_is_read_before_the_author_is_connected_to() -> None:
     frame: Any = Frame(TaskRefused("the archive is away"))
     with pytest.raises(TaskRefused, match="the archive is away"):
         restore(frame, "/s", AWAY)
+
+
+def test_a_wrong_database_is_told_before_the_past_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begins(*_: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(session, "running_spark", begins)
+    prepare(Location.parse(str(tmp_path)))
+    for name, value in {"TABLES": str(tmp_path), "BLOBS": str(tmp_path), "DATABASE": AWAY}.items():
+        monkeypatch.setenv(f"PACKHORSE_{name}_URL", value)
+    command = ["at", "--path", "/s", "--offset", "1", "--restore"]
+    ended = CliRunner().invoke(program("at"), command)
+    assert isinstance(ended.exception, TaskFailed)
+    assert "look at PACKHORSE_DATABASE_URL" in str(ended.exception)
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,7 @@ def at(*, chosen: PointOptions, how: RestoreOptions) -> None:
     settings.require("blobs_url")
     location = archive_at(settings.tables_url, only_read=True)
     if how.restore:
-        settings.require("database_url")
-        require_url(settings.author_url, AUTHOR_SETTING)
+        _require_author(settings)
     from packhorse_services.pipeline.at.task import Point, subtree_at
     from packhorse_services.pipeline.engine.session import running_spark
 
@@ -85,6 +84,14 @@ def _moment(text: str) -> datetime:
         return moment_of(text)
     except ValueError as error:
         raise typer.BadParameter(f"--time: {error}") from None
+
+
+def _require_author(settings: Settings) -> None:
+    from packhorse_services.pipeline.at.restore import require_author
+
+    settings.require("database_url")
+    require_url(settings.author_url, AUTHOR_SETTING)
+    require_author(settings.author_url)
 
 
 def _restore(content: Any, path: str, settings: Settings, *, force: bool, as_json: bool) -> None:

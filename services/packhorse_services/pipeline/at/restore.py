@@ -50,6 +50,20 @@ def restore(content: DataFrame, path: str, database_url: str) -> int:
     return count
 
 
+def require_author(database_url: str) -> None:
+    """Raise what says that nothing can be put back into this database, if so.
+
+    What was there then takes long to find, and this is to be known before: `TaskFailed` when the
+    database is away, `TaskRefused` when it is none of ours, or its user lacks the right.
+    """
+    with _connected(database_url) as connection:
+        try:
+            act_as(connection, IMPORTER)
+            connection.execute("SELECT FROM content.node LIMIT 0")
+        except psycopg.Error as error:
+            raise unusable(author_away(error), error) from error
+
+
 def _connected(database_url: str) -> psycopg.Connection:
     try:
         return connect(database_url, "packhorse-pipeline", timeouts=_UNHURRIED)
