@@ -89,7 +89,7 @@ def test_a_refusal_is_one_line_and_the_exit_code_comes_through(
     settings = {**cluster.environment(), "PACKHORSE_TABLES_URL": str(tmp_path)}
     done = run("submit", "archive", **settings)
     assert done.returncode == 2
-    assert "PACKHORSE_JOURNAL_URL" in done.stdout  # spark-submit has one stream for its program
+    assert "PACKHORSE_JOURNAL_URL" in done.stderr
 
 
 @pytest.mark.depth

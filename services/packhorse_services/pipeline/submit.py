@@ -1,10 +1,11 @@
-"""`packhorse-pipeline submit`: the same program on a cluster, through its `spark-submit`."""
+"""`packhorse-pipeline submit`: the same program on a cluster, its driver here or in a pod."""
 
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -14,14 +15,16 @@ from pydantic import SecretStr
 
 from packhorse.runtime import leash
 from packhorse.runtime.configuration import loaded
+from packhorse.runtime.startup import TYPED
 from packhorse.runtime.url_secrets import without_secrets
 from packhorse_services.pipeline.engine import kubernetes
 from packhorse_services.pipeline.engine.exit_codes import FAILED
 from packhorse_services.pipeline.engine.jars import java, require_jars, spark_home
+from packhorse_services.pipeline.engine.session import properties_file
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.settings import Settings
 
-_PROGRAM = Path(__file__).parent / "submitted" / "program.py"
+_PYTHON = "spark.pyspark.python"
 
 
 class DeployMode(StrEnum):
@@ -48,14 +51,15 @@ def submit(
     """Run a task on the cluster of PACKHORSE_SPARK_MASTER: submit [OPTIONS] TASK [OPTIONS]."""
     settings = _for_a_cluster(context.args)
     if deploy_mode is DeployMode.CLUSTER:
-        conf, program = in_cluster(settings, executor_python, os.environ), kubernetes.PROGRAM
-    else:
-        conf, program = with_driver_here(settings, executor_python), str(_PROGRAM)
-    command = [*submission(settings, conf), "--deploy-mode", deploy_mode, program, *context.args]
-    os.environ["JAVA_HOME"] = str(java().parent.parent)
-    if deploy_mode is DeployMode.CLUSTER:
-        raise SystemExit(_watched(command))
-    os.execv(command[0], command)  # noqa: S606 - it is no shell
+        with submission(settings, in_cluster(settings, executor_python, os.environ)) as command:
+            os.environ["JAVA_HOME"] = str(java().parent.parent)
+            raise SystemExit(_watched([*command, *context.args]))
+    require_jars(settings.spark_jars)
+    _spark_submit()
+    os.environ["PYSPARK_PYTHON"] = _executors_python(settings, executor_python)
+    os.environ[TYPED] = context.find_root().info_name or ""
+    itself = [sys.executable, "-m", "packhorse_services.pipeline", *context.args]
+    os.execv(itself[0], itself)  # noqa: S606 - it is no shell
 
 
 def _for_a_cluster(task: Sequence[str]) -> Settings:
@@ -69,29 +73,22 @@ def _for_a_cluster(task: Sequence[str]) -> Settings:
     return settings
 
 
-def submission(settings: Settings, conf: Mapping[str, str]) -> list[str]:
-    """Return the command up to the mode and the program. Raises `TaskRefused`."""
-    return [
-        *(_spark_submit(), "--master", settings.spark_master, "--name", "packhorse"),
-        *("--driver-memory", settings.spark_memory),
-        *(
-            part
-            for name, value in {**conf, **settings.spark_conf}.items()
-            for part in ("--conf", f"{name}={value}")
-        ),
-    ]
+@contextmanager
+def submission(settings: Settings, conf: Mapping[str, str]) -> Iterator[list[str]]:
+    """Give the command up to the task, for as long as the block lasts. Raises `TaskRefused`."""
+    with properties_file({**conf, **settings.spark_conf}) as options:
+        yield [
+            *(_spark_submit(), "--master", settings.spark_master, "--name", "packhorse"),
+            *("--driver-memory", settings.spark_memory, *options),
+            *("--deploy-mode", DeployMode.CLUSTER, kubernetes.PROGRAM),
+        ]
 
 
-def with_driver_here(settings: Settings, python: str | None) -> dict[str, str]:
-    """Return Spark's settings of a driver in this place. Raises `JarsMissing`."""
-    if kubernetes.is_kubernetes(settings.spark_master):
-        conf = kubernetes.driver_here(settings)
-        python = python or kubernetes.PYTHON
-    else:
-        jars = sorted(require_jars(settings.spark_jars).glob("*.jar"))
-        conf = {"spark.jars": ",".join(map(str, jars))}
-    pythons = {"spark.pyspark.python": python or sys.executable}
-    return conf | pythons | {"spark.pyspark.driver.python": sys.executable}
+def _executors_python(settings: Settings, chosen: str | None) -> str:
+    """Return the Python that executors start for a driver here."""
+    on_kubernetes = kubernetes.is_kubernetes(settings.spark_master)
+    usual = kubernetes.PYTHON if on_kubernetes else sys.executable
+    return settings.spark_conf.get(_PYTHON) or chosen or usual
 
 
 def in_cluster(
@@ -103,7 +100,7 @@ def in_cluster(
     """
     if not kubernetes.is_kubernetes(settings.spark_master):
         raise TaskRefused("only on Kubernetes, PACKHORSE_SPARK_MASTER=k8s://…, has a driver a pod")
-    conf = kubernetes.IMAGE | {"spark.pyspark.python": python or kubernetes.PYTHON}
+    conf = kubernetes.IMAGE | {_PYTHON: python or kubernetes.PYTHON}
     for field in Settings.model_fields:
         name = f"PACKHORSE_{field.upper()}"
         if name not in environment or field.startswith("spark_"):

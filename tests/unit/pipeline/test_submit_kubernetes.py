@@ -12,15 +12,11 @@ import pytest
 
 from packhorse import __version__
 from packhorse_services.pipeline import pod
+from packhorse_services.pipeline.engine.kubernetes import driver_here
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.program import program
 from packhorse_services.pipeline.settings import Settings
-from packhorse_services.pipeline.submit import (
-    _watched,
-    in_cluster,
-    submission,
-    with_driver_here,
-)
+from packhorse_services.pipeline.submit import _watched, in_cluster, submission
 
 MASTER = "k8s://http://127.0.0.1:9"
 IMAGE = "spark.kubernetes.container.image"
@@ -45,25 +41,19 @@ def settings(**conf: str) -> Settings:
 
 
 def test_executors_are_pods_of_the_product_s_image_that_has_the_jars(jars: Path) -> None:
-    conf = with_driver_here(settings(), None)
-    assert conf == {
+    assert driver_here(settings()) == {
         IMAGE: f"packhorse-pipeline:{__version__}",
         "spark.driver.extraClassPath": f"{jars}/*",
         "spark.driver.host": "127.0.0.1",
-        "spark.pyspark.python": "/opt/packhorse/bin/python",
-        "spark.pyspark.driver.python": sys.executable,
     }
 
 
-@pytest.mark.usefixtures("jars")
 def test_settings_that_were_chosen_win() -> None:
     chosen = settings(**{IMAGE: "registry/packhorse:7", "spark.kubernetes.namespace": "content"})
-    command = submission(chosen, with_driver_here(chosen, "/other/python"))
-    assert command[1:3] == ["--master", MASTER]
-    said = [
-        part for part in command if part.startswith(("spark.kubernetes", "spark.pyspark.python"))
-    ]
-    assert said == [
+    with submission(chosen, in_cluster(chosen, "/other/python", {})) as command:
+        assert command[1:3] == ["--master", MASTER]
+        said = Path(command[command.index("--properties-file") + 1]).read_text()
+    assert said.splitlines() == [
         f"{IMAGE}=registry/packhorse:7",
         "spark.pyspark.python=/other/python",
         "spark.kubernetes.namespace=content",

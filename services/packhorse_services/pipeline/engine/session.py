@@ -235,16 +235,10 @@ def _build(conf: Mapping[str, str], submitted: Mapping[str, Any], name: str) -> 
 
 
 def _start_jvm(conf: Mapping[str, str]) -> None:
-    """Start the JVM with `conf` from a file: everybody may read a command line, also its secrets.
-
-    PySpark would write it all there.
-    """
+    """Start the JVM with `conf`. PySpark would write it all on the command line."""
     name = "PYSPARK_SUBMIT_ARGS"
     before = os.environ.get(name)
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:  # nobody else may read it
-        file.writelines(f"{key}={_of_properties(value)}\n" for key, value in conf.items())
-        file.flush()
-        options = ["--load-spark-defaults", "--properties-file", file.name]
+    with properties_file(conf) as options:
         os.environ[name] = f"{shlex.join(options)} {before or 'pyspark-shell'}"
         try:
             SparkContext._ensure_initialized()
@@ -252,6 +246,18 @@ def _start_jvm(conf: Mapping[str, str]) -> None:
             os.environ.pop(name)
             if before is not None:
                 os.environ[name] = before
+
+
+@contextmanager
+def properties_file(conf: Mapping[str, str]) -> Iterator[list[str]]:
+    """Give the options by which `spark-submit` reads `conf` from a file, which ends with the block.
+
+    Everybody may read a command line, also its secrets.
+    """
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:  # nobody else may read it
+        file.writelines(f"{key}={_of_properties(value)}\n" for key, value in conf.items())
+        file.flush()
+        yield ["--load-spark-defaults", "--properties-file", file.name]
 
 
 def _of_properties(value: str) -> str:
