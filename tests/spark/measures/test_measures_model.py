@@ -10,7 +10,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from packhorse_services.pipeline.measures import announced, hourly, outcomes
 from packhorse_services.pipeline.measures.hourly import backlog
-from packhorse_services.pipeline.measures.times import day_of
 from packhorse_services.pipeline.storage import schemas
 from tests.harness.measures_model import Model
 from tests.harness.silver_rows import HOUR, announcement, milliseconds, package, status
@@ -83,7 +82,7 @@ def measured(spark: SparkSession, world: World) -> tuple[DataFrame, DataFrame, D
     ).cache()
     happened = outcomes.outcomes(rows, statuses, packages).cache()
     failures = hourly.failures(happened, rows, packages)
-    here = announced.subscription_hours(rows, day_of(rows["hour"]))
+    here = announced.subscription_hours(rows)
     waiting = backlog(here, outcomes.facts(packages))
     delivery = hourly.delivery(happened, failures, waiting, announced.blocked_hours(rows))
     return delivery, failures, hourly.slowest(happened)

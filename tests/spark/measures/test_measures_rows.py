@@ -208,7 +208,7 @@ def test_subscriptions_of_an_hour_know_how_far_they_ever_came(spark: SparkSessio
         [announcement(1_000, 9, retries=1), announcement(2_000, 4), announcement(HOUR, 5)],
         [before(offset=7, reached=7)],
     )
-    hours = announced.subscription_hours(rows, day_of(rows["hour"]))
+    hours = announced.subscription_hours(rows)
     found = hours.select("hour", "offset", "reached")
     assert sorted(map(tuple, found.toLocalIterator())) == [
         (at(0).replace(tzinfo=None), 4, 9),
@@ -223,7 +223,7 @@ def test_backlog_is_what_was_there_at_the_hours_end(spark: SparkSession) -> None
     packages = [package(number, number * 1_000) for number in range(1, 5)]
     packages += [package(5, HOUR), package(6, 2 * HOUR), package(7, 1_000, publisher_agent="b")]
     known = outcomes.facts(frame(spark, packages, schemas.PACKAGES))
-    found = backlog(announced.subscription_hours(rows, day_of(rows["hour"])), known)
+    found = backlog(announced.subscription_hours(rows), known)
     assert sorted(found.select("backlog_end").collect()) == [(1,), (2,)]
     assert found.where("backlog_end = 2").count() == 1
 

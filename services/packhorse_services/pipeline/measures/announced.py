@@ -6,7 +6,7 @@ How far they are, what fails, since when nothing moves.
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from packhorse_services.pipeline.measures.times import HOUR_MS, hour_of
+from packhorse_services.pipeline.measures.times import HOUR_MS, day_of, hour_of
 from packhorse_services.pipeline.storage.columns import require
 from packhorse_services.pipeline.storage.schemas import SUBSCRIPTIONS
 
@@ -81,7 +81,7 @@ def _known(before: DataFrame) -> DataFrame:
     )
 
 
-def subscription_hours(rows: DataFrame, day: Column) -> DataFrame:
+def subscription_hours(rows: DataFrame) -> DataFrame:
     """Return `schemas.SUBSCRIPTIONS`: of `subscription_rows` the last of each hour."""
     order = f.struct("announced_ms", "sequence", "offset")
     kept = ["announced_ms", "sequence", "offset", "retries", "blocked", "editable"]
@@ -92,7 +92,7 @@ def subscription_hours(rows: DataFrame, day: Column) -> DataFrame:
             f.max_by(f.struct(*kept), order).alias("last"),
             f.max(f.greatest("offset", "reached_before")).alias("reached"),
         )
-        .select(*SUBSCRIPTION_KEY, "hour", day.alias("day"), "last.*", "reached")
+        .select(*SUBSCRIPTION_KEY, "hour", day_of(f.col("hour")).alias("day"), "last.*", "reached")
     )
     return require(found, SUBSCRIPTIONS, "subscriptions")
 

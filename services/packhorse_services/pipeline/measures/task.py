@@ -11,7 +11,7 @@ from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.measures import announced, changes, hourly, outcomes
 from packhorse_services.pipeline.measures.changes import Sources
-from packhorse_services.pipeline.measures.times import HOUR_MS, day_of, is_from
+from packhorse_services.pipeline.measures.times import HOUR_MS, is_from
 from packhorse_services.pipeline.measures.writing import MeasuresTables
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.delta import stored
@@ -94,7 +94,7 @@ def _made(
         statuses, packages = _needed(sources, rows, since_ms)
         happened = keep(outcomes.outcomes(rows, statuses, packages))
         failed = keep(hourly.failures(happened, rows, packages))
-        here = keep(announced.subscription_hours(rows, day_of(f.col("hour"))))
+        here = keep(announced.subscription_hours(rows))
         waiting = hourly.backlog(here, outcomes.facts(packages))
         blocked = announced.blocked_hours(rows)
         published = sources.all(tables.PACKAGES)
