@@ -10,7 +10,6 @@ from packhorse.client.blocking import Client
 from packhorse.client.exchange import segment
 from packhorse_services.cli.client import output
 from packhorse_services.cli.client.connection import Connection
-from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.options import SubscriberName, Timeout, Yes
 
 clear = typer.Typer(help="Clear a queue.", no_args_is_help=True)
@@ -66,7 +65,8 @@ def clear_packages(
             where = "" if up_to is None else f" up to offset {up_to}"
             output.report(f"nothing of agent {seen['agent']} waits for {name}{where}")
             return
-        _confirm(f"Remove {covered} of {name}, all of agent {seen['agent']}?")
+        question = f"Remove {covered} of {name}, all of agent {seen['agent']}?"
+        output.require_yes(question, "nothing was cleared")
     cleared = publisher.clear(name, up_to=up_to, if_match=tag, wait=wait_s)
     if wait_s is not None:
         output.line(str(cleared["removed"]))
@@ -84,8 +84,3 @@ def _covered(publisher: Client, seen: Mapping[str, Any], up_to: int | None) -> C
 
 def _counted(bound: Mapping[str, Any]) -> Covered:
     return Covered(bound["packages"], bound["packages"] == bound["packages_at_most"])
-
-
-def _confirm(requested: str) -> None:
-    if not typer.confirm(requested, err=True):
-        raise CommandFailed("nothing was cleared", Exit.FAILED)

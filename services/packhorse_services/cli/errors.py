@@ -83,8 +83,8 @@ def dismiss(
     """Take packages off a subscriber's error queue; what became of them stays known."""
     meant = _meant(offsets, reason)
     what = f"what failed with {reason!r}" if reason else f"{len(offsets or [])} of its packages"
-    if not yes and not typer.confirm(f"Dismiss {what} at {subscriber}?", err=True):
-        raise CommandFailed("nothing was dismissed", Exit.FAILED)
+    if not yes:
+        output.require_yes(f"Dismiss {what} at {subscriber}?", "nothing was dismissed")
     with context.ensure_object(Connection).publisher() as publisher:
         done = publisher.dismiss(subscriber, *meant, reason=reason)
     for offset in done["offsets"]:

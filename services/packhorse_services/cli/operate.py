@@ -14,7 +14,6 @@ from packhorse.client.calls import commanding
 from packhorse.client.calls.commanding import Control
 from packhorse_services.cli.client import completion, output
 from packhorse_services.cli.client.connection import Connection
-from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.options import SubscriberName, Timeout, Yes
 
 pause = typer.Typer(help="Let a subscriber import nothing for now.", no_args_is_help=True)
@@ -70,8 +69,8 @@ def retry_subscriber(
 @forget.command("subscriber")
 def forget_subscriber(context: typer.Context, name: SubscriberName, yes: Yes = False) -> None:
     """Forget a subscriber that is gone for good; when it comes back it is simply known again."""
-    if not yes and not typer.confirm(f"Forget {name}?", err=True):
-        raise CommandFailed("nobody was forgotten", Exit.FAILED)
+    if not yes:
+        output.require_yes(f"Forget {name}?", "nobody was forgotten")
     with context.ensure_object(Connection).publisher() as publisher:
         publisher.forget(name)
     output.report(f"{name} is forgotten")
@@ -88,11 +87,9 @@ def reset_offset(
     timeout: Timeout = 60.0,
 ) -> None:
     """Move a stopped subscriber to another offset, where it goes on once it is resumed."""
-    requested = (
-        f"Let {name} go on behind offset {to}? Its content may differ from the others' then."
-    )
-    if not yes and not typer.confirm(requested, err=True):
-        raise CommandFailed("nothing was changed", Exit.FAILED)
+    question = f"Let {name} go on behind offset {to}? Its content may differ from the others' then."
+    if not yes:
+        output.require_yes(question, "nothing was changed")
     with context.ensure_object(Connection).publisher() as publisher:
         _report(publisher, publisher.reset(name, to), timeout if wait else None)
 

@@ -3,11 +3,10 @@
 from typing import Any
 
 import pytest
-import typer
 
 from packhorse.client.exchange import Request
 from packhorse_services.cli import clearing
-from packhorse_services.cli.client.failures import CommandFailed
+from packhorse_services.cli.client import output
 from tests.harness.scripted_client import ScriptedClient
 
 
@@ -40,17 +39,10 @@ class Publisher(ScriptedClient):
         }
 
 
-def requested_for(
-    publisher: Publisher, up_to: int | None, monkeypatch: pytest.MonkeyPatch, *, answer: bool = True
-) -> str:
+def requested_for(publisher: Publisher, up_to: int | None, monkeypatch: pytest.MonkeyPatch) -> str:
     """Clear, and return the question that was asked."""
     questions: list[str] = [""]
-
-    def confirm(text: str, **_: Any) -> bool:
-        questions.append(text)
-        return answer
-
-    monkeypatch.setattr(typer, "confirm", confirm)
+    monkeypatch.setattr(output, "require_yes", lambda question, _: questions.append(question))
     clearing.clear_packages(publisher, "sub1", up_to, ask=True, wait_s=None)
     return questions[-1]
 
@@ -93,10 +85,3 @@ def test_a_length_that_is_not_known_is_reported_as_at_least(
     long = Publisher(*range(100), known=False)
     assert "at least 100 waiting" in requested_for(long, 99, monkeypatch)
     assert "at least 4 waiting packages" in capfd.readouterr().err
-
-
-def test_a_no_clears_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    publisher = Publisher(1)
-    with pytest.raises(CommandFailed, match="nothing was cleared"):
-        requested_for(publisher, None, monkeypatch, answer=False)
-    assert publisher.cleared == []

@@ -17,6 +17,7 @@ from rich.progress import (
 )
 
 from packhorse.runtime.plain_text import plain
+from packhorse_services.cli.client.failures import CommandFailed
 
 _UNBOUNDED = 10_000
 _WATCH_S = 2.0
@@ -49,6 +50,18 @@ def complain(text: str) -> None:
 def report(text: str) -> None:
     """Write a sentence to stderr; markup in it means nothing."""
     talk.print(plain(text), markup=False, soft_wrap=True)
+
+
+def require_yes(question: str, otherwise: str) -> None:
+    """Ask on stderr. Raises `CommandFailed`, which says `otherwise`, for all but a yes on stdin."""
+    talk.print(f"{plain(question)} [y/N]: ", markup=False, soft_wrap=True, end="")
+    answer = "" if sys.stdin is None else sys.stdin.readline()
+    if answer.strip().lower() in ("y", "yes"):
+        return
+    if not answer:  # it is closed, and no one has ended the line
+        report("")
+        otherwise += ", for nobody answers; --yes asks nothing"
+    raise CommandFailed(otherwise)
 
 
 def bars() -> Progress:

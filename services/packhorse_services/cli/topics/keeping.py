@@ -84,8 +84,8 @@ def discard(
         _report(would)
         if dry_run:
             return
-        if not yes and not typer.confirm(f"Discard {would['offsets']} offsets?", err=True):
-            raise CommandFailed("nothing was discarded")
+        if not yes:
+            output.require_yes(f"Discard {would['offsets']} offsets?", "nothing was discarded")
         output.line(str(asked(dry_run=False)["oldest_offset"]))
 
 
