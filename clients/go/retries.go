@@ -174,8 +174,13 @@ func (r Retries) sent(request *http.Request) (*http.Response, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if answer.StatusCode >= 400 && !json.Valid(body) { // a proxy's page
+		title := http.StatusText(answer.StatusCode)
+		body, err = json.Marshal(Problem{"about:blank", title, answer.StatusCode, string(body), ""})
+		answer.Header.Set("Content-Type", "application/problem+json")
+	}
 	answer.Body = io.NopCloser(bytes.NewReader(body))
-	return answer, body, nil
+	return answer, body, err
 }
 
 func isSentAgain(answer *http.Response, body []byte, err error, twice bool) bool {

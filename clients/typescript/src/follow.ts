@@ -68,12 +68,11 @@ async function opened(
   const answer = await send(url, { headers, signal: signal ?? null });
   const isStream = answer.headers.get("Content-Type")?.startsWith("text/event-stream");
   if (answer.ok && isStream && answer.body) return answer.body;
-  const { status, statusText: title } = answer;
   if (answer.ok) {
     await answer.body?.cancel();
     throw new TypeError("the answer is no stream of events");
   }
-  throw { status, title, ...(await answer.json().catch(() => undefined)) };
+  throw await answer.json();
 }
 
 function isForGood(error: unknown): boolean {

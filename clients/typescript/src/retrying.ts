@@ -29,6 +29,7 @@ interface Tried {
 const AWAY = [408, 502, 503, 504];
 const FULL = 429;
 const LONGEST_TIMER = 2 ** 31 - 1;
+const LONGEST_REFUSAL = 2 ** 20; // bytes; what is behind them is not read
 /** A signal reaches a request only while something refers to the request: Node.js holds it weakly. */
 const underWay = new Set<Request>();
 const NOT_REACHED = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT)$/;
@@ -91,11 +92,29 @@ async function sent(send: typeof fetch, request: Request, limit: number): Promis
     const answer = await begun(send, request, limit);
     const type = answer.headers.get("Content-Type") ?? "json";
     if (answer.status < 400 && !type.includes("json")) return { answer };
+    if (answer.status >= 400) return { answer: new Response(await problemOf(answer), answer) };
     const body = await answer.arrayBuffer(); // a cut in the middle is found here
     return { answer: new Response(body.byteLength ? body : null, answer) };
   } catch (lost) {
     return { lost };
   }
+}
+
+/** Returns the beginning of a refusal, in a problem document where it is none: a proxy's page. */
+async function problemOf({ body, status, statusText: title }: Response): Promise<string> {
+  const decoder = new TextDecoder();
+  let [text, length] = ["", 0];
+  for await (const part of body ?? []) {
+    text += decoder.decode(part.subarray(0, LONGEST_REFUSAL - length), { stream: true });
+    length += part.byteLength;
+    if (length >= LONGEST_REFUSAL) break; // it cancels the rest
+  }
+  try {
+    if (JSON.parse(text).status === status) return text;
+  } catch {
+    // it is no JSON, or the beginning of some
+  }
+  return JSON.stringify({ type: "about:blank", title, status, detail: text });
 }
 
 /** Sends a request, which hears its signal until its answer begins, in so many seconds. */

@@ -38,7 +38,7 @@ from packhorse.client.exchange import (
 )
 from packhorse.client.following import Block, Following, StreamEvent
 from packhorse.client.patience import FOREVER, Patience, telling
-from packhorse.client.sending import Configured, answered, block_of, in_threads, lost
+from packhorse.client.sending import Configured, answered, aread, block_of, in_threads, lost
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -240,7 +240,7 @@ class AsyncClient(Configured):
             sent, body = target.arguments(effect), effect.payload()
             content = in_threads(body) if isinstance(body, Iterator) else body
             async with self._http.stream(**sent, content=content) as response:
-                answer = b"".join([chunk async for chunk in response.aiter_bytes()])
+                answer = await aread(response)
         except httpx.HTTPError as error:
             raise lost(error, target.url, self.words) from error
         return answered(response, answer, effect, self.words)
@@ -252,8 +252,7 @@ class AsyncClient(Configured):
         try:
             async with aconnect_sse(self._http, **sent, timeout=self.stream_timeout) as source:
                 if not source.response.is_success:
-                    content = await source.response.aread()
-                    answered(source.response, content, request, self.words)
+                    answered(source.response, await aread(source.response), request, self.words)
                 yield (block_of(one) async for one in source.aiter_sse())
         except (httpx.HTTPError, SSEError) as error:
             raise lost(error, target.url, self.words, stream=True) from error

@@ -37,7 +37,7 @@ from packhorse.client.exchange import (
 )
 from packhorse.client.following import Block, Following, StreamEvent
 from packhorse.client.patience import FOREVER, Patience, telling
-from packhorse.client.sending import Configured, answered, block_of, lost
+from packhorse.client.sending import Configured, answered, block_of, lost, read
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -236,7 +236,7 @@ class Client(Configured):
         try:
             sent = target.arguments(effect)
             with self._http.stream(**sent, content=effect.payload()) as response:
-                content = b"".join(response.iter_bytes())
+                content = read(response)
         except httpx.HTTPError as error:
             raise lost(error, target.url, self.words) from error
         return answered(response, content, effect, self.words)
@@ -248,7 +248,7 @@ class Client(Configured):
         try:
             with connect_sse(self._http, **sent, timeout=self.stream_timeout) as source:
                 if not source.response.is_success:
-                    answered(source.response, source.response.read(), request, self.words)
+                    answered(source.response, read(source.response), request, self.words)
                 yield (block_of(one) for one in source.iter_sse())
         except (httpx.HTTPError, SSEError) as error:
             raise lost(error, target.url, self.words, stream=True) from error

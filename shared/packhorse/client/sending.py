@@ -19,6 +19,7 @@ from packhorse.client.patience import Patience, telling
 from packhorse.client.problems import Words, refusal
 from packhorse.runtime import tracing
 
+LONGEST_REFUSAL = 1024**2
 SILENCE_S = 45.0
 """A stream that is silent for longer is lost: there is a ping every 15 s."""
 
@@ -133,6 +134,20 @@ class Configured:
 
     def _connect(self, **options: Any) -> None:
         raise NotImplementedError
+
+
+def read(response: httpx.Response) -> bytes:
+    """Return an answer's body; of a refusal, its beginning."""
+    if response.is_success:
+        return b"".join(response.iter_bytes())
+    return next(response.iter_bytes(LONGEST_REFUSAL), b"")
+
+
+async def aread(response: httpx.Response) -> bytes:
+    """Return what `read` does, for asyncio."""
+    if response.is_success:
+        return b"".join([chunk async for chunk in response.aiter_bytes()])
+    return await anext(response.aiter_bytes(LONGEST_REFUSAL), b"")
 
 
 def answered(response: httpx.Response, content: bytes, request: Request, words: Words) -> Answer:

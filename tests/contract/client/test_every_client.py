@@ -105,6 +105,22 @@ def test_a_refusal_has_the_problem(ask: Ask, service: Service, status: int, kind
     assert len(service.requested) == 1
 
 
+def test_of_a_long_refusal_the_beginning_is_read(ask: Ask, service: Service) -> None:
+    """What is behind a mebibyte never comes: who waits for it, takes the answer for lost."""
+    status, headers, text = problem(422, "invalid")
+    longer = text + " " * (1024**2 + 1000)
+    service.answers = [(status, {**headers, "Content-Length": str(len(longer) + 1000)}, longer)]
+    told = ask("distribute", path="/a")
+    assert (told.status, told.kind) == (422, "invalid")
+    assert len(service.requested) == 1
+
+
+def test_a_page_of_a_proxy_is_a_refusal_with_its_status(ask: Ask, service: Service) -> None:
+    service.answers = [(502, {"Content-Type": "text/html"}, "<html>Bad gateway</html>")]
+    told = ask("queues", patience=0.0)
+    assert (told.result, told.status) == (None, 502)
+
+
 def test_queues_and_errors_are_read(ask: Ask, service: Service) -> None:
     listed = example("publisher", "listQueues")
     service.answers = [CUT, fine(**listed)]

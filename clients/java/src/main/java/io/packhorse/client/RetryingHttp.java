@@ -178,7 +178,9 @@ final class RetryingHttp extends HttpClient {
       if (info.statusCode() < 400 && !isJson) {
         return handler.apply(info);
       }
-      return BodySubscribers.mapping(BodySubscribers.ofByteArray(), body -> read(info, body));
+      BodySubscriber<byte[]> whole =
+          info.statusCode() < 400 ? BodySubscribers.ofByteArray() : new Beginning();
+      return BodySubscribers.mapping(whole, body -> read(info, body));
     }
 
     private T read(ResponseInfo info, byte[] body) {
