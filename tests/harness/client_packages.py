@@ -44,6 +44,11 @@ _FILE_AS_JSON = re.compile(
     r"ofByteArray\(\1\)"
 )
 """How the generator sends a file: its name. The bytes are meant."""
+_GO_BODY = re.compile(r"\tlocalVarPostBody = (r\.\w+)\n")
+_JAVA_BODY = re.compile(r"writeValueAsBytes\((\w+)\)")
+"""How the generator sends a body: one that is left out as null. An empty object is meant."""
+_DETAIL = 'metaValue.FieldByName("Detail")'
+"""How the generator says what a refusal's detail is: the address of it."""
 _KNOWN_FIELDS_ALONE = "\tdecoder.DisallowUnknownFields()\n"
 """How the generator reads a model: a field that a later version of a service adds is an error."""
 
@@ -153,6 +158,9 @@ def _pack_java(folder: Path, target: Path) -> None:
     )
     for api in sources.rglob("BlobsApi.java"):
         api.write_text(_FILE_AS_JSON.sub(r"\2ofFile(body.toPath())", api.read_text()))
+    sent = r"writeValueAsBytes(\1 == null ? java.util.Map.of() : \1)"
+    for api in sources.rglob("*Api.java"):
+        api.write_text(_JAVA_BODY.sub(sent, api.read_text()))
     pom = CLIENTS / "java" / "pom.xml"
     (folder / "sources").write_text("\n".join(str(path) for path in sources.rglob("*.java")))
     options = ("-nowarn", "-proc:none", "-implicit:none", "--release", "17")
@@ -170,6 +178,11 @@ def _pack_go(folder: Path, target: Path) -> None:
     (folder / "routes.go").write_text(code)
     for model in folder.glob("*/model_*.go"):
         model.write_text(model.read_text().replace(_KNOWN_FIELDS_ALONE, ""))
+    sent = r"\tlocalVarPostBody = \1\n\tif \1 == nil {\n\t\tlocalVarPostBody = struct{}{}\n\t}\n"
+    for api in folder.glob("*/api_*.go"):
+        api.write_text(_GO_BODY.sub(sent, api.read_text()))
+    for client in folder.glob("*/client.go"):
+        client.write_text(client.read_text().replace(_DETAIL, f"reflect.Indirect({_DETAIL})"))
     _with_licence(folder)
     kept = [*folder.glob("*"), *folder.glob("*/*.go")]
     with zipfile.ZipFile(target / f"{NAME}-go.zip", "w", zipfile.ZIP_DEFLATED) as archive:

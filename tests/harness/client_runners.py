@@ -20,12 +20,16 @@ _PROGRAMS = Path(__file__).parents[1] / "clients"
 
 @dataclass
 class Told:
-    """What came of a call: its result, or how it was refused; and how long it has paused."""
+    """What came of a call: its result, or how it was refused; and how long it has paused.
+
+    `said` is the error in the words of the client.
+    """
 
     result: Any
     status: int
     kind: str
     pauses: list[float]
+    said: str = ""
 
 
 @dataclass
@@ -43,8 +47,9 @@ class Runner:
         line = self.process.stdout.readline()
         assert line, f"the program has ended with {self.process.wait(120)}"
         told = json.loads(line)
-        error = told.get("error", {"status": 200, "kind": ""})
-        return Told(told.get("result"), error["status"], error["kind"], told["pauses"])
+        error = told.get("error", {"status": 200, "kind": "", "said": ""})
+        how = error["status"], error["kind"], told["pauses"], error["said"]
+        return Told(told.get("result"), *how)
 
 
 @contextmanager

@@ -77,12 +77,13 @@ func failed(c context.Context, a asked, retries packhorse.Retries) (any, error) 
 }
 
 func clearQueue(c context.Context, a asked, retries packhorse.Retries) (any, error) {
-	body := publisher.NewClearBody()
+	request := publisherAt(a, retries).CommandsAPI.ClearQueue(c, a.Subscriber)
 	if a.UpTo != nil {
+		body := publisher.NewClearBody()
 		body.SetUpToOffset(*a.UpTo)
+		request = request.ClearBody(*body)
 	}
-	commands := publisherAt(a, retries).CommandsAPI
-	cleared, _, err := commands.ClearQueue(c, a.Subscriber).ClearBody(*body).Execute()
+	cleared, _, err := request.Execute()
 	return document{"command_id": cleared.GetCommandId(), "up_to_offset": cleared.GetUpToOffset()}, err
 }
 

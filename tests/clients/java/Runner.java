@@ -56,10 +56,8 @@ public class Runner {
             .map(one -> Map.of("offset", one.getOffset(), "reason", one.getReason()))
             .toList();
       case "clear":
-        var bound = new ClearBody();
-        if (asked.has("up_to")) {
-          bound.upToOffset(asked.path("up_to").asLong());
-        }
+        var upTo = asked.path("up_to").asLong();
+        var bound = asked.has("up_to") ? new ClearBody().upToOffset(upTo) : null;
         var cleared = new CommandsApi(client).clearQueue(subscriber, null, bound);
         return Map.of(
             "command_id", cleared.getCommandId(), "up_to_offset", cleared.getUpToOffset());

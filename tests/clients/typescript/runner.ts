@@ -58,7 +58,8 @@ const CALLS: Record<string, (asked: Asked, settings: Follow) => Promise<unknown>
     return data.entries.map(({ offset, reason }) => ({ offset, reason }));
   },
   async clear({ subscriber, up_to: up_to_offset }) {
-    const sent = { path: { subscriber }, body: { up_to_offset }, throwOnError } as const;
+    const body = up_to_offset === undefined ? undefined : { up_to_offset };
+    const sent = { path: { subscriber }, body, throwOnError } as const;
     const { data } = await publisher.clearQueue(sent);
     return { command_id: data.command_id, up_to_offset: data.up_to_offset };
   },
@@ -132,7 +133,8 @@ async function answered(asked: Asked) {
     return { result: await CALLS[asked.call]!(asked, { ...retries, token }), pauses };
   } catch (error) {
     const { status = 0, type = "" } = error as { status?: number; type?: string };
-    return { error: { status, kind: type.slice(type.lastIndexOf("/") + 1), said: `${error}` }, pauses };
+    const said = error instanceof Error ? `${error}` : JSON.stringify(error);
+    return { error: { status, kind: type.slice(type.lastIndexOf("/") + 1), said }, pauses };
   } finally {
     clearInterval(collecting);
   }

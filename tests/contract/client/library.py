@@ -40,7 +40,7 @@ class Library:
                 result = RESULTS[call](self._made(settings, call, arguments, options))
         except ClientError as error:
             told = getattr(error, "status", 0), getattr(error, "kind", "")
-            return Told(None, *told, self._paused)
+            return Told(None, *told, self._paused, str(error))
         return Told(result, 200, "", self._paused)
 
     def _made(

@@ -44,9 +44,11 @@ def test_a_stream_that_is_silent_or_does_not_begin_is_lost(ask: Ask, service: Se
 
 @pytest.mark.parametrize("connected", [False, True])
 def test_what_is_refused_for_good_ends_it(ask: Ask, service: Service, connected: bool) -> None:
-    service.answers = [*[stream(block(1))] * connected, problem(401, "unauthenticated")]
+    refusal = problem(401, "unauthenticated", detail="the token is unknown")
+    service.answers = [*[stream(block(1))] * connected, refusal]
     told = ask("events", **PACKAGES, count=2)
     assert (told.status, told.kind) == (401, "unauthenticated")
+    assert "the token is unknown" in told.said
     assert len(service.requested) == 1 + connected
 
 

@@ -82,6 +82,7 @@ def test_a_clear_without_a_bound_is_not_sent_twice(ask: Ask, service: Service) -
     service.answers = [CUT, CLEARED]
     assert ask("clear", subscriber="sub1").status == 0
     assert len(service.requested) == 1, "it would remove what came in between"
+    assert int(service.headers("Content-Length")[0] or 0) < len("null"), "nothing, or {}"
     service.answers = [problem(429, "full", "0"), CUT, problem(503, "away", "0"), CLEARED]
     told = ask("clear", subscriber="sub1", up_to=4, repeatable=True)
     assert told.result == {"command_id": "c1", "up_to_offset": 4}
@@ -103,6 +104,11 @@ def test_a_refusal_has_the_problem(ask: Ask, service: Service, status: int, kind
     told = ask("distribute", path="/a")
     assert (told.status, told.kind) == (status, kind)
     assert len(service.requested) == 1
+
+
+def test_a_refusal_is_an_error_that_says_the_detail(ask: Ask, service: Service) -> None:
+    service.answers = [problem(404, "not-found", detail="there is no such queue")]
+    assert "there is no such queue" in ask("queues").said
 
 
 def test_of_a_long_refusal_the_beginning_is_read(ask: Ask, service: Service) -> None:

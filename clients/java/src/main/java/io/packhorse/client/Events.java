@@ -125,7 +125,8 @@ public final class Events implements AutoCloseable {
     if (status != 200) {
       String document = new String(answer.body().readAllBytes(), UTF_8);
       if (!isConnected || status < 500 && status != 429) {
-        throw new ApiException(status, "no events are shown", answer.headers(), document);
+        String said = "no events are shown: " + status + " " + document;
+        throw new ApiException(status, said, answer.headers(), document);
       }
       throw new IOException(document);
     }
