@@ -18,7 +18,7 @@ from packhorse.jobs.scheduling.timing import Cron, Every
 from packhorse.messaging.api import JournalUnavailable
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.lifecycle import Lifecycle
-from packhorse.topology.open import TopologySettings
+from packhorse.topology.configuration import TopologyConfiguration
 from packhorse.topology.own_cluster import InstanceProperties, join
 from packhorse_services.cleanup import app, ledger
 from packhorse_services.cleanup.app import LEADER_TASK, cleanup_service
@@ -44,7 +44,9 @@ def stage(database_url: str, tmp_path: Path) -> Iterator[Stage]:
 def instances(stage: Stage, *names: str, journal: Any = None) -> Iterator[None]:
     """Run that many cleanup services on one database."""
     settings = Settings.model_validate({"database_url": stage.url})
-    times = TopologySettings(interval_s=0.2, timeout_s=60, min_event_delay_s=0)
+    times = TopologyConfiguration(
+        topology_interval_s=0.2, topology_timeout_s=60, min_event_delay_s=0
+    )
     with ExitStack() as stack:
         for _ in names:
             cluster = join(

@@ -16,7 +16,7 @@ from packhorse.messaging.api import Journal, Outgoing
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.topics import standard_topics
 from packhorse.runtime.lifecycle import Lifecycle
-from packhorse.topology.open import TopologySettings
+from packhorse.topology.configuration import TopologyConfiguration
 from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 from packhorse.wire.topics import Topics
 from packhorse_services.publisher.assembly.maintenance import MaintenanceTask, host_of
@@ -51,7 +51,9 @@ def task(act: Any, agent: str = "") -> MaintenanceTask:
 
 
 def cluster_of(url: str) -> OwnCluster:
-    times = TopologySettings(interval_s=0.2, timeout_s=60, min_event_delay_s=0)
+    times = TopologyConfiguration(
+        topology_interval_s=0.2, topology_timeout_s=60, min_event_delay_s=0
+    )
     return join(url, times, InstanceProperties("publisher", leader_tasks=("scheduler",)))
 
 

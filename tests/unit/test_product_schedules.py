@@ -16,7 +16,7 @@ from packhorse.jobs.scheduling.definition import ScheduleDefinition
 from packhorse.jobs.scheduling.timing import Every
 from packhorse.messaging.open import open_journal
 from packhorse.runtime.auth import Authenticator
-from packhorse.topology.open import TopologySettings
+from packhorse.topology.configuration import TopologyConfiguration
 from packhorse.topology.own_cluster import InstanceProperties, join
 from packhorse_services.pipeline.worker import command as pipeline
 from packhorse_services.publisher.app import Backends, publisher
@@ -56,7 +56,7 @@ def declared(
 
 
 def _publisher(folder: Path) -> None:
-    cluster = join(NOWHERE, TopologySettings(instance_id="p"), InstanceProperties("publisher"))
+    cluster = join(NOWHERE, TopologyConfiguration(instance_id="p"), InstanceProperties("publisher"))
     journal = open_journal("memory://schedules", client_name="tests")
     blobs = open_blobs(str(folder))
     backends = Backends(journal, blobs, Authenticator.off(), SystemClock(), cluster)

@@ -55,7 +55,7 @@ def serve(context: typer.Context) -> None:
         announced = InstanceProperties(
             "cleanup", endpoint=settings.endpoint, leader_tasks=(LEADER_TASK, *LEADER_TASKS)
         )
-        cluster = join(settings.database_url.get_secret_value(), settings.topology, announced)
+        cluster = join(settings.database_url.get_secret_value(), settings, announced)
         service = cleanup_service(settings, journal, blobs, authenticator, cluster)
         run_service(service.app, settings, service.components)
 

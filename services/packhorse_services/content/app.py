@@ -60,9 +60,7 @@ def run() -> None:
     logs.configure(settings.log_format, settings.log_level)
     url = settings.database_url.get_secret_value()
     prepare_database(url, _APPLICATION)
-    cluster = join(
-        url, settings.topology, InstanceProperties("content", endpoint=settings.endpoint)
-    )
+    cluster = join(url, settings, InstanceProperties("content", endpoint=settings.endpoint))
     app = create(
         url,
         open_blobs(settings.blobs_url),

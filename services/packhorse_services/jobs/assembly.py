@@ -26,7 +26,7 @@ def assemble(settings: Settings, authenticator: Authenticator) -> Service:
     """Put a jobs service together; nothing connects before it is started."""
     url = settings.database_url.get_secret_value()
     announced = InstanceProperties(ROLE, endpoint=settings.endpoint, leader_tasks=LEADER_TASKS)
-    cluster = join(url, settings.topology, announced)
+    cluster = join(url, settings, announced)
     pool = SharedPool(url, "jobs")
     share = pool.share(_CONNECTIONS)
     hub = JobEventHub(share.connection, max_streams=settings.event_streams)

@@ -45,7 +45,7 @@ def _own_cluster(settings: Settings) -> OwnCluster:
         endpoint=settings.endpoint,
         leader_tasks=(leader_task_of(agent), *LEADER_TASKS),
     )
-    return join(settings.database_url.get_secret_value(), settings.topology, announced)
+    return join(settings.database_url.get_secret_value(), settings, announced)
 
 
 def _prepare_topics(journal: Journal, settings: Settings) -> None:

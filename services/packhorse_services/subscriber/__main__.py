@@ -25,7 +25,7 @@ def serve(settings: Settings) -> None:
     blobs = open_blobs(settings.blobs_url)
     subscriber = assemble(settings, journal, blobs)
     announced = InstanceProperties("subscriber", settings.subscriber, subscriber.identity.endpoint)
-    cluster = join(url, settings.topology, announced)
+    cluster = join(url, settings, announced)
     app = create(subscriber, url, blobs, authenticator_for(settings), docs=settings.docs)
     try:
         components = (cluster, *subscriber.components)

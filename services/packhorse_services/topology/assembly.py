@@ -35,7 +35,7 @@ def assemble(settings: Settings, authenticator: Authenticator) -> Service:
     url = settings.database_url.get_secret_value()
     clock = SystemClock()
     announced = InstanceProperties(ROLE, endpoint=settings.endpoint)
-    discovery = open_discovery(url, settings.topology, [FixedProperties(announced.properties())])
+    discovery = open_discovery(url, settings, [FixedProperties(announced.properties())])
     connecting = assemble_connectors(settings.connectors, url, discovery, clock)
     member = discovery.membership
     parts = TopologyServices(

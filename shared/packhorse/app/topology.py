@@ -101,9 +101,7 @@ class Topology:
         self.pool = SharedPool(url, role)
         self._own = self.pool.share(_CONNECTIONS)
         says = InstanceProperties(role, endpoint=configuration.endpoint)
-        self.cluster: OwnCluster = join(
-            url, configuration.topology, says, (*providers, self._leader_tasks)
-        )
+        self.cluster: OwnCluster = join(url, configuration, says, (*providers, self._leader_tasks))
         self._current = threading.Event()
         self.cluster.discovery.add_listener(self._hear)
 

@@ -12,12 +12,13 @@ import packhorse
 from packhorse.db.run_sessions import tie_session
 from packhorse.db.transactions import Connect
 from packhorse.topology import properties
+from packhorse.topology.configuration import TopologyConfiguration
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.events import EventKind, TopologyEvent
 from packhorse.topology.leader import ElectionOrder, LeaderOnly
 from packhorse.topology.lease.election_order import LeaseElectionOrder
 from packhorse.topology.lease.member import LeaseMember
-from packhorse.topology.open import TopologySettings, open_discovery
+from packhorse.topology.open import open_discovery
 from packhorse.topology.properties import FixedProperties, ProcessProperties, PropertyProvider
 from packhorse.topology.view import InstanceDescription, TopologyView
 from packhorse.topology.voting.election_order import VotingElectionOrder
@@ -95,7 +96,7 @@ class OwnCluster:
 
 def join(
     database_url: str,
-    settings: TopologySettings,
+    settings: TopologyConfiguration,
     announced: InstanceProperties,
     providers: Iterable[PropertyProvider] = (),
 ) -> OwnCluster:

@@ -8,8 +8,8 @@ from packhorse.jobs.consumers import live_handled_topics
 from packhorse.jobs.scheduling.scheduler import LEADER_TASK, Scheduler
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.runtime.signals import set_by_signals
+from packhorse.topology.configuration import TopologyConfiguration
 from packhorse.topology.leader import Token
-from packhorse.topology.open import TopologySettings
 from packhorse.topology.own_cluster import InstanceProperties, join
 from tests.harness.borrowing import pooled
 
@@ -30,8 +30,11 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("--unfenced", action="store_true")
     given = parser.parse_args()
-    settings = TopologySettings(
-        instance_id=given.name, interval_s=0.4, timeout_s=4.0, min_event_delay_s=0.2
+    settings = TopologyConfiguration(
+        instance_id=given.name,
+        topology_interval_s=0.4,
+        topology_timeout_s=4.0,
+        min_event_delay_s=0.2,
     )
     cluster = join(given.url, settings, InstanceProperties("tests", leader_tasks=(LEADER_TASK,)))
     stopping = threading.Event()

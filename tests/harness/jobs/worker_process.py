@@ -31,7 +31,7 @@ from packhorse.jobs.work.attempt import RunningAttempt
 from packhorse.jobs.work.heartbeat import WorkerSettings
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.runtime.signals import set_by_signals
-from packhorse.topology.open import TopologySettings
+from packhorse.topology.configuration import TopologyConfiguration
 from packhorse.topology.own_cluster import InstanceProperties, join
 from tests.harness.jobs.ledger import CHECKED, LEAST, ONCE
 
@@ -161,8 +161,11 @@ def main() -> None:
     consumers.add("checked/**", effects.held)
     consumers.add("least/**", effects.free)
     consumers.add("least/paused", effects.ends_slowly)
-    topology = TopologySettings(
-        instance_id=given.name, interval_s=0.5, timeout_s=LEASE_S, min_event_delay_s=0.2
+    topology = TopologyConfiguration(
+        instance_id=given.name,
+        topology_interval_s=0.5,
+        topology_timeout_s=LEASE_S,
+        min_event_delay_s=0.2,
     )
     cluster = join(given.url, topology, InstanceProperties("tests", leader_tasks=LEADER_TASKS))
     host = open_jobs(

@@ -18,10 +18,10 @@ from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.pool import SharedPool
 from packhorse.db.roles import act_as
 from packhorse.runtime.signals import set_by_signals
+from packhorse.topology.configuration import TopologyConfiguration
 from packhorse.topology.events import TopologyEvent
 from packhorse.topology.leader import NotLeader, Token
 from packhorse.topology.membership import Observation, StoreUnavailable
-from packhorse.topology.open import TopologySettings
 from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 
 LEADER_TASK = "work"
@@ -112,10 +112,10 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=2.0)
     parser.add_argument("--unfenced", action="store_true")
     given = parser.parse_args()
-    settings = TopologySettings(
+    settings = TopologyConfiguration(
         instance_id=given.name,
-        interval_s=given.interval,
-        timeout_s=given.timeout,
+        topology_interval_s=given.interval,
+        topology_timeout_s=given.timeout,
         min_event_delay_s=given.interval,
     )
     cluster = join(given.url, settings, InstanceProperties("tests", leader_tasks=(LEADER_TASK,)))

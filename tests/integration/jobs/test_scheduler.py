@@ -16,7 +16,7 @@ from packhorse.jobs.scheduling.definition import RunOn
 from packhorse.jobs.scheduling.errors import InvalidSchedule
 from packhorse.jobs.scheduling.timing import At, Every
 from packhorse.runtime.lifecycle import Lifecycle
-from packhorse.topology.open import TopologySettings
+from packhorse.topology.configuration import TopologyConfiguration
 from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 from tests.harness.borrowing import borrowed
 from tests.harness.jobs.schedules import Schedules, definition
@@ -38,8 +38,11 @@ def programs(site: Schedules, *names: str) -> Iterator[list[str]]:
     clusters: list[OwnCluster] = []
     with ExitStack() as stack:
         for name in names:
-            times = TopologySettings(
-                instance_id=name, interval_s=0.2, timeout_s=60, min_event_delay_s=0
+            times = TopologyConfiguration(
+                instance_id=name,
+                topology_interval_s=0.2,
+                topology_timeout_s=60,
+                min_event_delay_s=0,
             )
             cluster = join(site.url, times, InstanceProperties("tests", leader_tasks=LEADER_TASKS))
             consumers = Consumers()

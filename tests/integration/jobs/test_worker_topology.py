@@ -9,7 +9,7 @@ from packhorse.jobs.consumers import Consumers, handled_topics_of, live_handled_
 from packhorse.jobs.host import LEADER_TASKS, JobsHost
 from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.queue import QueueConfiguration, QueueType
-from packhorse.topology.open import TopologySettings
+from packhorse.topology.configuration import TopologyConfiguration
 from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 from packhorse.topology.properties import CONSUMERS
 from tests.harness.jobs.hosted import hosted, until
@@ -25,8 +25,8 @@ def member(
     consumers: dict[str, Consumer] | Consumers,
     *queues: QueueConfiguration,
 ) -> Iterator[tuple[JobsHost, OwnCluster]]:
-    settings = TopologySettings(
-        instance_id=name, interval_s=0.2, timeout_s=60, min_event_delay_s=0.1
+    settings = TopologyConfiguration(
+        instance_id=name, topology_interval_s=0.2, topology_timeout_s=60, min_event_delay_s=0.1
     )
     cluster = join(url, settings, InstanceProperties("tests", leader_tasks=LEADER_TASKS))
     cluster.start()

@@ -9,10 +9,11 @@ from packhorse.db.connect import connect
 from packhorse.topology import open as opening
 from packhorse.topology.announcement_store import forget, keep
 from packhorse.topology.announcements import Announcement
+from packhorse.topology.configuration import Store, TopologyConfiguration
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.events import EventKind, TopologyEvent
 from packhorse.topology.lease import transitions
-from packhorse.topology.open import Store, TopologySettings, open_discovery
+from packhorse.topology.open import open_discovery
 from packhorse.topology.properties import FixedProperties
 from tests.harness.topology.clusters import cluster
 from tests.harness.waiting import eventually
@@ -27,11 +28,11 @@ class Instance:
 
     def __init__(self, url: str, store: Store, name: str, prefix: str = "1") -> None:
         interval_s, timeout_s = TIMES[store]
-        settings = TopologySettings(
+        settings = TopologyConfiguration(
             instance_id=name,
-            store=store,
-            interval_s=interval_s,
-            timeout_s=timeout_s,
+            topology_store=store,
+            topology_interval_s=interval_s,
+            topology_timeout_s=timeout_s,
             min_event_delay_s=0.1,
             leader_prefix=prefix,
         )

@@ -3,11 +3,14 @@
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from packhorse.runtime.configuration import InvalidConfiguration
-from packhorse.topology.open import TopologySettings, instance_id
+from packhorse.topology.configuration import TopologyConfiguration
+from packhorse.topology.open import instance_id
 
 
 def test_a_given_id_is_taken_and_no_file_is_made(tmp_path: Path) -> None:
@@ -54,20 +57,20 @@ def test_a_bad_id_is_refused() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"store": "paxos"},
-        {"interval_s": 10.0},
-        {"interval_s": 0.0},
-        {"interval_s": 5.0},
-        {"store": "voting", "timeout_s": 15.0},
+        {"topology_store": "paxos"},
+        {"topology_interval_s": 10.0},
+        {"topology_interval_s": 0.0},
+        {"topology_interval_s": 5.0},
+        {"topology_store": "voting", "topology_timeout_s": 15.0},
         {"min_event_delay_s": 11.0},
-        {"timeout_s": float("nan")},
+        {"topology_timeout_s": float("nan")},
     ],
 )
-def test_settings_that_can_t_work_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(InvalidConfiguration):
-        TopologySettings(**wrong)  # type: ignore[arg-type]
+def test_settings_that_can_t_work_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        TopologyConfiguration(**wrong)
 
 
 def test_each_store_has_its_times() -> None:
-    assert TopologySettings().times == (2.0, 10.0)
-    assert TopologySettings(store="voting").times == (15.0, 20.0)
+    assert TopologyConfiguration().topology_times == (2.0, 10.0)
+    assert TopologyConfiguration(topology_store="voting").topology_times == (15.0, 20.0)

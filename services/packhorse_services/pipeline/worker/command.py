@@ -106,7 +106,7 @@ def worker() -> None:
     announced = InstanceProperties(
         "pipeline", endpoint=settings.endpoint, leader_tasks=LEADER_TASKS
     )
-    cluster = join(url, settings.topology, announced)
+    cluster = join(url, settings, announced)
     pool = SharedPool(url, "packhorse-pipeline")
     share = pool.share(1)
     app = create_app(
