@@ -20,7 +20,7 @@ from packhorse_services.topology.app import topology_service
 from packhorse_services.topology.connectors.allow_list import AllowList
 from packhorse_services.topology.connectors.component import Connectors
 from packhorse_services.topology.connectors.knowledge import FollowedTopology, Knowledge
-from packhorse_services.topology.connectors.options import ConnectorSettings
+from packhorse_services.topology.connectors.options import ConnectorConfiguration
 from packhorse_services.topology.connectors.routes import connector_routes
 from packhorse_services.topology.http.event_feed import Feed
 from packhorse_services.topology.http.parts import TopologyServices
@@ -36,7 +36,7 @@ def assemble(settings: Settings, authenticator: Authenticator) -> Service:
     clock = SystemClock()
     announced = InstanceProperties(ROLE, endpoint=settings.endpoint)
     discovery = open_discovery(url, settings, [FixedProperties(announced.properties())])
-    connecting = assemble_connectors(settings.connectors, url, discovery, clock)
+    connecting = assemble_connectors(settings, url, discovery, clock)
     member = discovery.membership
     parts = TopologyServices(
         discovery=discovery,
@@ -67,7 +67,7 @@ class AssembledConnectors:
 
 
 def assemble_connectors(
-    settings: ConnectorSettings,
+    settings: ConnectorConfiguration,
     database_url: str,
     topology: FollowedTopology,
     clock: Clock | None = None,
@@ -76,7 +76,7 @@ def assemble_connectors(
     own_clock = clock or SystemClock()
     pool = patient_pool(database_url, "topology-connectors")
     knowledge = Knowledge(topology, pool, settings, own_clock)
-    routes = connector_routes(knowledge, AllowList(settings.allowed, clock=own_clock))
+    routes = connector_routes(knowledge, AllowList(settings.allowed_connectors, clock=own_clock))
     return AssembledConnectors(Connectors(knowledge), routes, pool)
 
 

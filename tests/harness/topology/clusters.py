@@ -22,7 +22,7 @@ from packhorse.topology.membership import StoreUnavailable
 from packhorse.topology.open import SqlRemoteClusters
 from packhorse.topology.view import ClusterView, InstanceDescription, TopologyView
 from packhorse_services.topology.assembly import assemble_connectors
-from packhorse_services.topology.connectors.options import ConnectorSettings
+from packhorse_services.topology.connectors.options import ConnectorConfiguration
 from packhorse_services.topology.connectors.states import ConnectorPhase, ConnectorState
 from tests.harness.waiting import eventually
 
@@ -32,7 +32,7 @@ FAST: dict[str, Any] = {
     "timeout_s": 5.0,
     "connect_timeout_s": 1.0,
     "read_timeout_s": 60.0,  # a machine that is busy fails no exchange
-    "shared_keys": (SECRET,),
+    "shared_key": SECRET,
 }
 
 
@@ -102,7 +102,8 @@ class Cluster:
         self.database_url = database_url
         self._listener = socket.create_server(("127.0.0.1", port))
         self.port = self._listener.getsockname()[1]
-        chosen = ConnectorSettings(**{**FAST, **settings})
+        given = {**FAST, **settings, "urls": ",".join(settings.get("urls", ()))}
+        chosen = ConnectorConfiguration(**{f"connector_{name}": given[name] for name in given})
         self.assembled = assemble_connectors(chosen, database_url, self.topology, clock)
         self._server = uvicorn.Server(_config(self._app()))
         self._thread = threading.Thread(target=self._serve, daemon=True)

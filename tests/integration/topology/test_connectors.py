@@ -30,8 +30,8 @@ def incoming(one: Cluster) -> list[tuple[str, str, str]]:
 
 
 def test_it_works_without_signatures_too(databases: Databases) -> None:
-    one = Cluster("one", databases.new(), shared_keys=())
-    two = Cluster("two", databases.new(), shared_keys=(), urls=(one.url,), gzip=False)
+    one = Cluster("one", databases.new(), shared_key=None)
+    two = Cluster("two", databases.new(), shared_key=None, urls=(one.url,), gzip=False)
     with running(one, two):
         until_known(one, ["two"])
         until_known(two, ["one"])
@@ -141,7 +141,7 @@ def test_a_connector_into_the_own_cluster_is_a_loop(databases: Databases) -> Non
 
 def test_another_shared_key_connects_nobody(databases: Databases) -> None:
     one = Cluster("one", databases.new())
-    two = Cluster("two", databases.new(), urls=(one.url,), shared_keys=("another" * 8,))
+    two = Cluster("two", databases.new(), urls=(one.url,), shared_key="another" * 8)
     with running(one, two):
         eventually(lambda: two.states() == [ConnectorPhase.FAILED])
         eventually(lambda: ["401" in state.reason for state in two.outgoing()] == [True])
@@ -150,8 +150,8 @@ def test_another_shared_key_connects_nobody(databases: Databases) -> None:
 
 def test_keys_are_replaced_one_cluster_after_the_other(databases: Databases) -> None:
     old, new = "o" * 32, "n" * 32
-    one = Cluster("one", databases.new(), shared_keys=(new, old), encryption=True)
-    two = Cluster("two", databases.new(), urls=(one.url,), shared_keys=(old,), encryption=True)
+    one = Cluster("one", databases.new(), shared_key=new, other_key=old, encryption=True)
+    two = Cluster("two", databases.new(), urls=(one.url,), shared_key=old, encryption=True)
     with running(one, two):
         until_known(one, ["two"])
         until_known(two, ["one"])

@@ -7,7 +7,7 @@ from packhorse.clock import SystemClock
 from packhorse.topology.announcements import Announcement
 from packhorse_services.topology.connectors.connector import Connector
 from packhorse_services.topology.connectors.knowledge import ClusterKnowledge
-from packhorse_services.topology.connectors.options import ConnectorSettings
+from packhorse_services.topology.connectors.options import ConnectorConfiguration, base_url
 from packhorse_services.topology.connectors.states import ConnectorPhase
 from tests.harness.topology.clusters import cluster
 
@@ -34,13 +34,13 @@ class Restless:
     """Knows nothing, and has news for the connector whenever it is asked."""
 
     def __init__(self, kicks: bool) -> None:
-        self.settings, self.clock, self.topology = ConnectorSettings(), Leaping(), self
+        self.settings, self.clock, self.topology = ConnectorConfiguration(), Leaping(), self
         self.instance_id = "one"
         self.looks: list[float] = []
         self.stopping = threading.Event()
         self._kicks = kicks
         subject: Any = self
-        self.connector = Connector("http://peer.example", subject, subject)
+        self.connector = Connector(base_url("http://peer.example"), subject, subject)
 
     def look(self) -> None:
         self.looks.append(self.clock.now)
@@ -71,11 +71,11 @@ class Overtaken:
     """An earlier URL leads to the cluster of the peer too, or doesn't."""
 
     def __init__(self, overtaken: bool) -> None:
-        self.settings, self.clock, self.topology = ConnectorSettings(), SystemClock(), self
+        self.settings, self.clock, self.topology = ConnectorConfiguration(), SystemClock(), self
         self.instance_id, self.heard = "one-1", list[str]()
         self._overtaken = overtaken
         subject: Any = self
-        self.connector = Connector("http://peer.example", subject, subject)
+        self.connector = Connector(base_url("http://peer.example"), subject, subject)
         self.connector._exchange = subject
 
     def look(self) -> ClusterKnowledge:

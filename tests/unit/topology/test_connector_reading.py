@@ -3,10 +3,10 @@
 import pytest
 
 from packhorse.topology.rejection import Rejected, RejectionReason
-from packhorse_services.topology.connectors.options import ConnectorSettings
+from packhorse_services.topology.connectors.options import ConnectorConfiguration
 from packhorse_services.topology.connectors.reading import incoming
 
-BEHIND_A_PROXY = ConnectorSettings(public_url="https://topology.example/here")
+BEHIND_A_PROXY = ConnectorConfiguration(connector_public_url="https://topology.example/here")
 
 
 def scope(*hosts: str, target: str = "/topology/connectors/a") -> dict[str, object]:
@@ -15,15 +15,15 @@ def scope(*hosts: str, target: str = "/topology/connectors/a") -> dict[str, obje
 
 
 def test_a_request_is_read_as_it_was_signed() -> None:
-    plain = incoming(scope("One.example:8087"), "a", ConnectorSettings()).request
+    plain = incoming(scope("One.example:8087"), "a", ConnectorConfiguration()).request
     assert (plain.authority, plain.target) == ("one.example:8087", "/topology/connectors/a")
     proxied = incoming(scope("inside"), "a", BEHIND_A_PROXY).request
     assert (proxied.authority, proxied.target) == ("topology.example", "/here/a")
 
 
-@pytest.mark.parametrize("settings", [ConnectorSettings(), BEHIND_A_PROXY])
+@pytest.mark.parametrize("settings", [ConnectorConfiguration(), BEHIND_A_PROXY])
 @pytest.mark.parametrize("instance", ["", "\0", "\n", "a b", "a?b", "-a", "ä", "a" * 101])
-def test_what_is_no_id_is_refused(instance: str, settings: ConnectorSettings) -> None:
+def test_what_is_no_id_is_refused(instance: str, settings: ConnectorConfiguration) -> None:
     """It would reach the database, or a URL that can't be made of it."""
     with pytest.raises(Rejected) as refusal:
         incoming(scope("one.example"), instance, settings)
@@ -33,4 +33,4 @@ def test_what_is_no_id_is_refused(instance: str, settings: ConnectorSettings) ->
 @pytest.mark.parametrize("hosts", [(), ("a", "b"), ("a b",), ("a@b",), ("",)])
 def test_one_clear_host_is_needed(hosts: tuple[str, ...]) -> None:
     with pytest.raises(Rejected):
-        incoming(scope(*hosts), "a", ConnectorSettings())
+        incoming(scope(*hosts), "a", ConnectorConfiguration())

@@ -2,7 +2,7 @@
 
 import threading
 
-from packhorse_services.topology.connectors.options import ConnectorSettings
+from packhorse_services.topology.connectors.options import ConnectorConfiguration
 from packhorse_services.topology.connectors.states import ConnectorPhase
 
 _FIRST_RETRY_S = 1.0
@@ -27,27 +27,29 @@ class Stability:
             return now - self._since
 
 
-def interval_of(settings: ConnectorSettings, stable_s: float) -> float:
+def interval_of(settings: ConnectorConfiguration, stable_s: float) -> float:
     """Return the seconds from one exchange to the next, for what has been stable for so long.
 
     After one time-out it grows, by as many time-outs as there were, up to the factor.
     """
-    factor = min(max(stable_s / settings.timeout_s, 1.0), settings.backoff_factor)
-    return settings.interval_s * factor
+    factor = min(
+        max(stable_s / settings.connector_timeout_s, 1.0), settings.connector_backoff_factor
+    )
+    return settings.connector_interval_s * factor
 
 
-def is_fresh(settings: ConnectorSettings, stable_s: float) -> bool:
+def is_fresh(settings: ConnectorConfiguration, stable_s: float) -> bool:
     """Return whether the peer shall take its back-off back as well."""
-    return stable_s < settings.timeout_s
+    return stable_s < settings.connector_timeout_s
 
 
-def validity_of(settings: ConnectorSettings, backoff_s: float) -> float:
+def validity_of(settings: ConnectorConfiguration, backoff_s: float) -> float:
     """Return for how many seconds an announcement holds whose sender comes again in `backoff_s`."""
-    return settings.timeout_s + max(0.0, backoff_s - settings.interval_s)
+    return settings.connector_timeout_s + max(0.0, backoff_s - settings.connector_interval_s)
 
 
 def pause_after(
-    settings: ConnectorSettings,
+    settings: ConnectorConfiguration,
     state: ConnectorPhase,
     own_interval_s: float,
     peer_interval_s: float,
@@ -59,7 +61,7 @@ def pause_after(
     again soon, then more and more rarely, but as often as one that works.
     """
     if state in (ConnectorPhase.STANDBY, ConnectorPhase.LOOP):
-        return settings.longest_interval_s
+        return settings.longest_connector_interval_s
     if state is ConnectorPhase.CONNECTED:
-        return max(settings.interval_s, min(own_interval_s, peer_interval_s))
-    return float(min(settings.interval_s, _FIRST_RETRY_S * 2 ** min(failures - 1, 20)))
+        return max(settings.connector_interval_s, min(own_interval_s, peer_interval_s))
+    return float(min(settings.connector_interval_s, _FIRST_RETRY_S * 2 ** min(failures - 1, 20)))

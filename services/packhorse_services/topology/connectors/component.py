@@ -19,8 +19,8 @@ class Connectors:
     def __init__(self, knowledge: Knowledge) -> None:
         self._knowledge = knowledge
         self._clock = knowledge.clock
-        urls = dict.fromkeys(knowledge.settings.urls)
-        self._connectors = [Connector(url, knowledge, self) for url in urls]
+        bases = dict.fromkeys(knowledge.settings.connector_bases)
+        self._connectors = [Connector(base, knowledge, self) for base in bases]
         knowledge.when_news(self._kick_others)
 
     def start(self) -> None:

@@ -5,6 +5,7 @@ import threading
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import httpx
 import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout
 
@@ -15,7 +16,7 @@ from packhorse.topology.announcements import Announcement
 from packhorse_services.topology.connectors.backoff import pause_after
 from packhorse_services.topology.connectors.exchange import Exchange, ExchangeFailed
 from packhorse_services.topology.connectors.knowledge import ClusterKnowledge, Knowledge
-from packhorse_services.topology.connectors.options import base_url, shown
+from packhorse_services.topology.connectors.options import shown
 from packhorse_services.topology.connectors.reception import is_loop, kept_of
 from packhorse_services.topology.connectors.states import ConnectorPhase
 
@@ -65,10 +66,9 @@ class ExchangeOutcome:
 class Connector(WorkerComponent):
     """Exchanges at its interval, and after `kick`; stands by for an earlier URL."""
 
-    def __init__(self, url: str, knowledge: Knowledge, neighbours: Neighbours) -> None:
+    def __init__(self, base: httpx.URL, knowledge: Knowledge, neighbours: Neighbours) -> None:
         self._knowledge, self._neighbours = knowledge, neighbours
         self._settings, self._clock = knowledge.settings, knowledge.clock
-        base = base_url(url)
         self.url, self._host = shown(base), base.netloc.decode("ascii")
         self._exchange = Exchange(base, knowledge.topology.instance_id, knowledge.settings)
         self._wake = threading.Event()
@@ -116,7 +116,7 @@ class Connector(WorkerComponent):
 
     def _exchanged(self, known: ClusterKnowledge) -> ExchangeOutcome:
         last = self._outcome
-        longest = self._settings.longest_interval_s
+        longest = self._settings.longest_connector_interval_s
         promised = (
             longest
             if last.state in (ConnectorPhase.STANDBY, ConnectorPhase.LOOP)
@@ -133,7 +133,7 @@ class Connector(WorkerComponent):
         kept = kept_of(answer, known.own)
         standby = self._neighbours.is_overtaken(self, cluster)
         state = ConnectorPhase.STANDBY if standby else ConnectorPhase.CONNECTED
-        own_s = self._settings.interval_s if answer.reset_backoff else known.interval_s
+        own_s = self._settings.connector_interval_s if answer.reset_backoff else known.interval_s
         pause = pause_after(self._settings, state, own_s, answer.backoff_interval_s, 0)
         if (
             not standby

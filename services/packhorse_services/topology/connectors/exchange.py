@@ -22,7 +22,7 @@ from packhorse_services.topology.connectors.coding import (
     coded,
     uncoded,
 )
-from packhorse_services.topology.connectors.options import ConnectorSettings
+from packhorse_services.topology.connectors.options import ConnectorConfiguration
 
 _STOP_TIMEOUT_S = 2.0
 
@@ -41,11 +41,13 @@ class _Answer:
 class Exchange:
     """Talks to one URL; keeps its connection. Used by one thread. Times are the database's."""
 
-    def __init__(self, base: httpx.URL, instance_id: str, settings: ConnectorSettings) -> None:
+    def __init__(self, base: httpx.URL, instance_id: str, settings: ConnectorConfiguration) -> None:
         self._url = base.copy_with(path=f"{base.path}/{instance_id}")
         self._instance, self._settings = instance_id, settings
         self._client = httpx.Client(
-            timeout=httpx.Timeout(settings.read_timeout_s, connect=settings.connect_timeout_s),
+            timeout=httpx.Timeout(
+                settings.connector_read_timeout_s, connect=settings.connector_connect_timeout_s
+            ),
             verify=ssl.create_default_context(),
             follow_redirects=False,
             trust_env=False,
@@ -56,7 +58,7 @@ class Exchange:
         try:
             key = self._key(now)
             sealing = None if key is None else self._seal(key, "PUT", "", 0)
-            body = coded(announcement, gzip=self._settings.gzip, sealing=sealing)
+            body = coded(announcement, gzip=self._settings.connector_gzip, sealing=sealing)
             return self._send("PUT", body, key, now)
         except (Rejected, InvalidAnnouncement, TooLarge) as error:
             raise ExchangeFailed(str(error)) from error
@@ -89,7 +91,7 @@ class Exchange:
     def _checked(
         self, answer: _Answer, request: signing.SignedRequest, now: float
     ) -> tuple[Seal | None, KeyId | None]:
-        keys = self._settings.keys
+        keys = self._settings.connector_keys
         if keys is None:
             return None, None
         response = signing.Response(answer.status, answer.headers, request)
@@ -100,12 +102,12 @@ class Exchange:
         return self._seal(signed.key, "answer", nonce, signed.secret), signed.key
 
     def _key(self, now: float) -> KeyId | None:
-        keys = self._settings.keys
+        keys = self._settings.connector_keys
         return None if keys is None else keys.key_id(now, self._instance)
 
     def _seal(self, key: KeyId, what: str, nonce: str, secret: int) -> Seal | None:
-        keys = self._settings.keys
-        if keys is None or not self._settings.encryption:
+        keys = self._settings.connector_keys
+        if keys is None or not self._settings.connector_encryption:
             return None
         place = place_of(what, self._authority, self._target, str(key), nonce)
         return Seal(keys.sealing_key(key, secret), place)
@@ -114,7 +116,7 @@ class Exchange:
         self, method: str, body: Coded, key: KeyId | None, now: float
     ) -> signing.SignedRequest:
         request = signing.SignedRequest(method, self._authority, self._target, body.headers)
-        keys = self._settings.keys
+        keys = self._settings.connector_keys
         if keys is None or key is None:
             return request
         headers = signing.sign(request, body.body, keys, key, now)
@@ -131,7 +133,7 @@ class Exchange:
                 request.method, self._url, headers=headers, content=body, timeout=timeout
             ) as response:
                 fields = signing.fields(response.headers.multi_items())
-                body_of = _bounded(response, self._settings.read_timeout_s)
+                body_of = _bounded(response, self._settings.connector_read_timeout_s)
                 yield _Answer(response.status_code, fields, body_of)
         except httpx.HTTPError as error:
             raise ExchangeFailed(str(error) or type(error).__name__) from error

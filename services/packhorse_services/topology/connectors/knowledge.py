@@ -20,7 +20,7 @@ from packhorse_services.topology.connectors.backoff import (
     is_fresh,
     validity_of,
 )
-from packhorse_services.topology.connectors.options import ConnectorSettings
+from packhorse_services.topology.connectors.options import ConnectorConfiguration
 
 
 class FollowedTopology(Protocol):
@@ -87,7 +87,7 @@ class Knowledge:
         self,
         topology: FollowedTopology,
         pool: PatientPool,
-        settings: ConnectorSettings,
+        settings: ConnectorConfiguration,
         clock: Clock,
     ) -> None:
         self.topology, self.settings, self.clock = topology, settings, clock

@@ -1,11 +1,13 @@
 """How the connectors of one instance work."""
 
-from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
+from typing import Self
 
 import httpx
+from pydantic import Field, SecretStr, model_validator
 
-from packhorse.runtime.configuration import InvalidConfiguration
+from packhorse.runtime.configuration import InvalidConfiguration, ProcessConfiguration
 from packhorse.topology.announcement_schema import MAX_BACKOFF_S
 from packhorse.topology.connector_keys import KEY_TTL_S, SharedKeys
 
@@ -13,70 +15,87 @@ LOCAL_ONLY = ("localhost", "127.0.0.1", "::1")
 DEFAULT_PATH = "/topology/connectors"
 
 
-@dataclass(frozen=True)
-class ConnectorSettings:
-    """Intervals, factor and keys must be the same in all clusters of a topology.
+class ConnectorConfiguration(ProcessConfiguration):
+    """To be mixed into a service's settings.
 
-    Raises `InvalidConfiguration` naming what can't work.
+    Intervals, factor and keys must be the same in all clusters of a topology.
     """
 
-    urls: tuple[str, ...] = ()
-    """Where to connect to. Several of one cluster are fallbacks: the first that answers counts."""
-    shared_keys: tuple[str, ...] = field(default=(), repr=False)
-    """The first signs, all are accepted; none: nothing is signed."""
-    key_ttl_s: float = KEY_TTL_S
-    encryption: bool = False
-    allow: tuple[str, ...] | None = None
-    """Addresses that may connect; None: this machine, or with a shared key everybody who has it."""
-    public_url: str = ""
-    """What peers have to put into their `urls` where a proxy passes on another host or path."""
-    interval_s: float = 15.0
-    timeout_s: float = 60.0
-    """How long an announcement holds that was to be renewed after `interval_s`."""
-    backoff_factor: float = 5.0
+    connector_urls: str = Field(default="", repr=False)
+    """URLs of other clusters' topology services, with commas between; several of one cluster are
+    fallbacks: the first that answers counts."""
+    connector_shared_key: SecretStr | None = None
+    """The same secret of at least 32 bytes in all clusters; without it nothing is signed."""
+    connector_shared_key_file: Path | None = None
+    connector_other_key: SecretStr | None = None
+    """Accepted too: the next key, or the last one, while the shared key is replaced."""
+    connector_other_key_file: Path | None = None
+    connector_key_ttl_s: float = Field(default=KEY_TTL_S, ge=60)
+    connector_encryption: bool = False
+    connector_allow: str | None = None
+    """Names, addresses, wildcards and networks that may connect, with commas between; by default
+    this machine, or with a shared key everybody who has it."""
+    connector_public_url: str = ""
+    """What peers have to put into their URLs where a proxy passes on another host or path."""
+    connector_interval_s: float = Field(default=15.0, gt=0)
+    connector_timeout_s: float = Field(default=60.0, gt=0)
+    """How long an announcement holds that was to be renewed after the interval."""
+    connector_backoff_factor: float = Field(default=5.0, ge=1)
     """How many times longer the interval gets while nothing changes; 1: never."""
-    connect_timeout_s: float = 10.0
-    read_timeout_s: float = 10.0
-    gzip: bool = True
-
-    def __post_init__(self) -> None:
-        if not 0 < self.interval_s < self.timeout_s:
-            raise InvalidConfiguration(
-                "the connectors' interval must be shorter than their time-out"
-            )
-        if not self.backoff_factor >= 1 or self.longest_interval_s > MAX_BACKOFF_S:
-            raise InvalidConfiguration(
-                f"the connectors' interval times their back-off factor, which is at least 1, "
-                f"may be {MAX_BACKOFF_S:g} s at most"
-            )
-        if self.encryption and not self.shared_keys:
-            raise InvalidConfiguration("encryption of connectors needs a shared key")
-        for url in (*self.urls, *([self.public_url] if self.public_url else [])):
-            base_url(url)
-        if self.shared_keys:
-            _ = self.keys
+    connector_connect_timeout_s: float = Field(default=10.0, gt=0)
+    connector_read_timeout_s: float = Field(default=10.0, gt=0)
+    connector_gzip: bool = True
 
     @property
-    def longest_interval_s(self) -> float:
+    def connector_bases(self) -> list[httpx.URL]:
+        """Where to connect to. Raises `InvalidConfiguration`."""
+        return [base_url(url) for url in _listed(self.connector_urls)]
+
+    @property
+    def longest_connector_interval_s(self) -> float:
         """The interval with all of the back-off."""
-        return self.interval_s * self.backoff_factor
+        return self.connector_interval_s * self.connector_backoff_factor
 
     @cached_property
-    def keys(self) -> SharedKeys | None:
-        """What signs; None without a shared key."""
-        if not self.shared_keys:
+    def connector_keys(self) -> SharedKeys | None:
+        """The shared key signs, both are accepted; None without it. Raises `ValueError`."""
+        if self.connector_shared_key is None:
             return None
-        try:
-            return SharedKeys(self.shared_keys, self.key_ttl_s)
-        except ValueError as error:
-            raise InvalidConfiguration(str(error)) from None
+        both = (self.connector_shared_key, self.connector_other_key)
+        secrets = [key.get_secret_value() for key in both if key is not None]
+        return SharedKeys(secrets, self.connector_key_ttl_s)
 
     @property
-    def allowed(self) -> tuple[str, ...]:
+    def allowed_connectors(self) -> tuple[str, ...]:
         """The entries of the allow list."""
-        if self.allow is not None:
-            return self.allow
-        return ("*",) if self.shared_keys else LOCAL_ONLY
+        if self.connector_allow is not None:
+            return _listed(self.connector_allow)
+        return LOCAL_ONLY if self.connector_keys is None else ("*",)
+
+    @model_validator(mode="after")
+    def _connectors_fit(self) -> Self:
+        if self.connector_interval_s >= self.connector_timeout_s:
+            raise ValueError("the connectors' interval must be shorter than their time-out")
+        if self.longest_connector_interval_s > MAX_BACKOFF_S:
+            raise ValueError(
+                "the connectors' interval times their back-off factor may be "
+                f"{MAX_BACKOFF_S:g} s at most"
+            )
+        if self.connector_other_key is not None and self.connector_shared_key is None:
+            raise ValueError("connector_other_key is set without connector_shared_key")
+        if self.connector_encryption and self.connector_keys is None:
+            raise ValueError("encryption of connectors needs a shared key")
+        try:
+            _ = self.connector_keys, self.connector_bases
+            if self.connector_public_url:
+                base_url(self.connector_public_url)
+        except InvalidConfiguration as error:
+            raise ValueError(str(error)) from None
+        return self
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(entry.strip() for entry in text.split(",") if entry.strip())
 
 
 def base_url(text: str) -> httpx.URL:

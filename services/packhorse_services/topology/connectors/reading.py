@@ -15,7 +15,7 @@ from packhorse.topology.rejection import Rejected, RejectionReason
 from packhorse.topology.sealing import place_of
 from packhorse.topology.signing import Signed, SignedRequest
 from packhorse_services.topology.connectors.coding import Seal, uncoded
-from packhorse_services.topology.connectors.options import ConnectorSettings, base_url
+from packhorse_services.topology.connectors.options import ConnectorConfiguration, base_url
 
 _INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?")
@@ -29,31 +29,35 @@ class Incoming:
     instance_id: str
     """The one in the URL: whose connector it says to be."""
 
-    def signed(self, settings: ConnectorSettings) -> Signed | None:
+    def signed(self, settings: ConnectorConfiguration) -> Signed | None:
         """Return the signature, which is right, before there is a body; None without keys.
 
         Raises `Rejected`. Whether it is its time, and its first, is left to `take`.
         """
-        if settings.keys is None:
+        if settings.connector_keys is None:
             return None
         if signing.parsed(self.request).key.instance != self.instance_id:
             raise Rejected(
                 RejectionReason.FOREIGN, "the key id names another instance than the URL"
             )
-        return signing.verify_head(self.request, settings.keys)
+        return signing.verify_head(self.request, settings.connector_keys)
 
     def take(
-        self, settings: ConnectorSettings, signed: Signed | None, body: bytes, pool: PatientPool
+        self,
+        settings: ConnectorConfiguration,
+        signed: Signed | None,
+        body: bytes,
+        pool: PatientPool,
     ) -> None:
         """Take the request with its body, once and never again. Raises `Rejected`."""
-        if settings.keys is None or signed is None:
+        if settings.connector_keys is None or signed is None:
             return
         signing.check_digest(self.request, body)
         with pool.connection() as connection:
-            nonces.take(connection, signed, settings.keys)
+            nonces.take(connection, signed, settings.connector_keys)
 
     def announcement(
-        self, settings: ConnectorSettings, body: bytes, signed: Signed | None
+        self, settings: ConnectorConfiguration, body: bytes, signed: Signed | None
     ) -> Announcement:
         """Return what it announces. Raises `Rejected`, `TooLarge` or `InvalidAnnouncement`."""
         sealing = self._seal(settings, signed)
@@ -63,17 +67,17 @@ class Incoming:
         return announcement
 
     def answer_seal(
-        self, settings: ConnectorSettings, key: KeyId, signed: Signed | None
+        self, settings: ConnectorConfiguration, key: KeyId, signed: Signed | None
     ) -> Seal | None:
         """Return how to seal the answer."""
-        if signed is None or settings.keys is None or not settings.encryption:
+        if signed is None or settings.connector_keys is None or not settings.connector_encryption:
             return None
-        return self._sealed_with(settings.keys, key, signed, "answer", signed.nonce)
+        return self._sealed_with(settings.connector_keys, key, signed, "answer", signed.nonce)
 
-    def _seal(self, settings: ConnectorSettings, signed: Signed | None) -> Seal | None:
-        if signed is None or settings.keys is None or not settings.encryption:
+    def _seal(self, settings: ConnectorConfiguration, signed: Signed | None) -> Seal | None:
+        if signed is None or settings.connector_keys is None or not settings.connector_encryption:
             return None
-        return self._sealed_with(settings.keys, signed.key, signed, "PUT", "")
+        return self._sealed_with(settings.connector_keys, signed.key, signed, "PUT", "")
 
     def _sealed_with(
         self, keys: SharedKeys, key: KeyId, signed: Signed, what: str, nonce: str
@@ -82,15 +86,15 @@ class Incoming:
         return Seal(keys.sealing_key(key, signed.secret), place)
 
 
-def incoming(scope: Scope, instance_id: str, settings: ConnectorSettings) -> Incoming:
+def incoming(scope: Scope, instance_id: str, settings: ConnectorConfiguration) -> Incoming:
     """Return a request as it was signed. Raises `Rejected` without one clear host, or an id."""
     if not _INSTANCE.fullmatch(instance_id):
         raise Rejected(RejectionReason.MALFORMED, "the URL ends with the id of an instance")
     headers = [
         (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
     ]
-    if settings.public_url:
-        base = base_url(settings.public_url)
+    if settings.connector_public_url:
+        base = base_url(settings.connector_public_url)
         authority, target = base.netloc.decode("ascii"), _public_target(base, instance_id)
     else:
         authority, target = _host(headers), scope["raw_path"].decode("latin-1")

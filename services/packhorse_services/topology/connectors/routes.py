@@ -131,7 +131,7 @@ class _Gate:
         caller: _Caller,
     ) -> Response:
         found, signed = caller.request, caller.signed
-        keys = self._settings.keys
+        keys = self._settings.connector_keys
         body = Coded({}, b"")
         key = None if keys is None or known is None else keys.key_id(known.now, known.instance_id)
         if announcement is not None:
