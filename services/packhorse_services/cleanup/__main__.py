@@ -19,7 +19,7 @@ from packhorse.messaging.topics import standard_topics
 from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.configuration import loaded
-from packhorse.runtime.serve import run_service
+from packhorse.runtime.serve import configured, run_service
 from packhorse.runtime.startup import plain_refusals, typed
 from packhorse.topology.own_cluster import InstanceProperties, join
 from packhorse_services.cleanup import ledger
@@ -45,8 +45,7 @@ def serve(context: typer.Context) -> None:
     """Clean up by schedule, and serve over HTTP, when no command is named."""
     if context.invoked_subcommand is not None:
         return
-    settings = loaded(Settings)
-    logs.configure(settings.log_format, settings.log_level)
+    settings = configured(Settings)
     authenticator = authenticator_for(settings)
     with _backends(settings) as (journal, blobs):
         wanted = standard_topics(settings.topics, kept_hours=settings.keep_packages_hours)

@@ -20,13 +20,11 @@ from packhorse.db.blocking import in_blocking_code
 from packhorse.db.connect import async_pool
 from packhorse.db.prepare import prepare_database
 from packhorse.db.transactions import as_bookkeeper
-from packhorse.runtime import logs
 from packhorse.runtime.auth import Authenticator, authenticator_for
-from packhorse.runtime.configuration import loaded
 from packhorse.runtime.http import ServiceDescription, add_routes, create_app
 from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.readiness import Readiness
-from packhorse.runtime.serve import run_service
+from packhorse.runtime.serve import configured, run_service
 from packhorse.topology.own_cluster import InstanceProperties, join
 from packhorse_services.content.http import file_routes, uploads
 from packhorse_services.content.http import routes as writing
@@ -56,8 +54,7 @@ _SERVICE = ServiceDescription(
 
 def run() -> None:
     """Serve with the settings of the environment until the process is asked to end."""
-    settings = loaded(Settings)
-    logs.configure(settings.log_format, settings.log_level)
+    settings = configured(Settings)
     url = settings.database_url.get_secret_value()
     prepare_database(url, _APPLICATION)
     cluster = join(url, settings, InstanceProperties("content", endpoint=settings.endpoint))

@@ -7,20 +7,18 @@ from packhorse.jobs.host import LEADER_TASKS
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.topics import standard_topics
-from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
-from packhorse.runtime.configuration import InvalidConfiguration, loaded
-from packhorse.runtime.serve import run_service
-from packhorse.runtime.startup import plain_refusals
+from packhorse.runtime.configuration import InvalidConfiguration
+from packhorse.runtime.serve import configured, run_program, run_service
 from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 from packhorse_services.publisher.app import Backends, publisher
 from packhorse_services.publisher.assembly.outcome_parts import leader_task_of
 from packhorse_services.publisher.settings import Settings
 
 
-def serve(settings: Settings) -> None:
+def serve() -> None:
     """Publish and serve until it is stopped."""
-    logs.configure(settings.log_format, settings.log_level)
+    settings = configured(Settings)
     authenticator = authenticator_for(settings)
     prepare_database(settings.database_url.get_secret_value(), "packhorse-publisher")
     blobs = open_blobs(settings.blobs_url)
@@ -59,8 +57,7 @@ def _prepare_topics(journal: Journal, settings: Settings) -> None:
 
 def main() -> None:
     """Run the program; an error that it expects becomes one line and an exit code."""
-    with plain_refusals():
-        serve(loaded(Settings))
+    run_program(serve)
 
 
 if __name__ == "__main__":

@@ -3,20 +3,17 @@
 from packhorse.blobs.open import open_blobs
 from packhorse.db.prepare import prepare_database
 from packhorse.messaging.open import open_journal
-from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
-from packhorse.runtime.configuration import loaded
-from packhorse.runtime.serve import run_service
-from packhorse.runtime.startup import plain_refusals
+from packhorse.runtime.serve import configured, run_program, run_service
 from packhorse.topology.own_cluster import InstanceProperties, join
 from packhorse_services.subscriber.app import create
 from packhorse_services.subscriber.assembly import assemble
 from packhorse_services.subscriber.settings import Settings
 
 
-def serve(settings: Settings) -> None:
+def serve() -> None:
     """Import and serve until it is stopped."""
-    logs.configure(settings.log_format, settings.log_level)
+    settings = configured(Settings)
     url = settings.database_url.get_secret_value()
     prepare_database(url, "packhorse-subscriber")
     journal = open_journal(
@@ -37,8 +34,7 @@ def serve(settings: Settings) -> None:
 
 def main() -> None:
     """Run the program; an error that it expects becomes one line and an exit code."""
-    with plain_refusals():
-        serve(loaded(Settings))
+    run_program(serve)
 
 
 if __name__ == "__main__":

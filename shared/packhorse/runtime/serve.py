@@ -8,20 +8,23 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from types import FrameType
 from typing import NoReturn
 
+import typer
 import uvicorn
 from fastapi import FastAPI
 
-from packhorse.runtime.configuration import ProcessConfiguration
+from packhorse.runtime import logs
+from packhorse.runtime.configuration import ProcessConfiguration, SettingsT, loaded
 from packhorse.runtime.connection import STALL_TIMEOUT_S, BoundedProtocol
 from packhorse.runtime.lifecycle import Component, Lifecycle
 from packhorse.runtime.limits import limits_of
 from packhorse.runtime.open_connections import OpenConnections
+from packhorse.runtime.startup import plain_refusals
 from packhorse.runtime.threads import Threads
 
 logger = logging.getLogger(__name__)
@@ -37,6 +40,27 @@ _YOUNG_OBJECTS = 10_000
 """More objects than before start a collection; Python's 700 are a few requests' or records'."""
 _THREADS = min(32, (os.cpu_count() or 1) + 4)
 """How many threads do what blocks, for asyncio; as many as its own executor has."""
+
+
+def run_program(serve: Callable[[], None]) -> None:
+    """Run a program whose only command is to serve; its docstring is what `--help` shows.
+
+    An error that it expects becomes one line and an exit code.
+    """
+    commands = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    commands.command()(serve)
+    with plain_refusals():
+        commands()
+
+
+def configured(kind: type[SettingsT]) -> SettingsT:
+    """Return a program's settings by the environment, by which it logs from now on.
+
+    Raises `InvalidConfiguration`.
+    """
+    settings = loaded(kind)
+    logs.configure(settings.log_format, settings.log_level)
+    return settings
 
 
 def run_service(

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,23 @@ from tests.harness.imported import Imported, begin_module
 
 DEADLINE_S = 180
 ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("service", ["console", "jobs", "publisher", "subscriber", "topology"])
+def test_a_program_that_only_serves_shows_its_usage_and_takes_no_argument(
+    service: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would start with a setting that it was not given."""
+    program = import_module(f"packhorse_services.{service}.__main__")
+    for argument, code, shown in (
+        ("--help", 0, "Usage: packhorse"),
+        ("--port", 2, "No such option"),
+    ):
+        monkeypatch.setattr(sys, "argv", [f"packhorse-{service}", argument])
+        with pytest.raises(SystemExit) as ended:
+            program.main()
+        assert ended.value.code == code
+        assert shown in "".join(capsys.readouterr())
 
 
 class Program:

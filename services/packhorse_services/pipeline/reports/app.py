@@ -6,13 +6,11 @@ from typing import Annotated
 import typer
 from fastapi import FastAPI
 
-from packhorse.runtime import logs
 from packhorse.runtime.auth import Authenticator, authenticator_for
-from packhorse.runtime.configuration import loaded
 from packhorse.runtime.http import ServiceDescription, add_routes, create_app
 from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.readiness import Readiness
-from packhorse.runtime.serve import run_service
+from packhorse.runtime.serve import configured, run_service
 from packhorse_services.pipeline.errors import SchemaChanged
 from packhorse_services.pipeline.reports import routes
 from packhorse_services.pipeline.reports.source import ReportTables
@@ -46,8 +44,7 @@ def serve(
     ] = None,
 ) -> None:
     """Serve reports over HTTP until it is stopped."""
-    settings = loaded(Settings)
-    logs.configure(settings.log_format, settings.log_level)
+    settings = configured(Settings)
     location = Location.parse(settings.tables_url, only_read=True)
     app = reports_app(location, authenticator_for(settings), docs=settings.docs)
     run_service(app, settings, port=port)

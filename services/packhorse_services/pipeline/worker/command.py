@@ -18,12 +18,11 @@ from packhorse.jobs.job import Job
 from packhorse.jobs.queue import QueueConfiguration, QueueType
 from packhorse.jobs.scheduling.definition import JobAction, Missed, ScheduleDefinition
 from packhorse.jobs.scheduling.timing import Cron
-from packhorse.runtime import leash, logs
+from packhorse.runtime import leash
 from packhorse.runtime.auth import authenticator_for
-from packhorse.runtime.configuration import loaded
 from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.readiness import Readiness
-from packhorse.runtime.serve import run_service
+from packhorse.runtime.serve import configured, run_service
 from packhorse.runtime.startup import WRONG_CONFIGURATION
 from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 from packhorse_services.pipeline.settings import PipelineWorkerSettings
@@ -97,8 +96,7 @@ def worker() -> None:
 
     The schedules are suspended until somebody resumes them. Over HTTP it shows how it is.
     """
-    settings = loaded(PipelineWorkerSettings)
-    logs.configure(settings.log_format, settings.log_level)
+    settings = configured(PipelineWorkerSettings)
     Location.parse(settings.tables_url)
     authenticator = authenticator_for(settings)
     url = settings.database_url.get_secret_value()
