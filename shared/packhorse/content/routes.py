@@ -21,8 +21,9 @@ from packhorse.content.queries import (
     read_document,
     reading,
 )
-from packhorse.content.requests import KnownTags, ReadablePath, entity_tag
+from packhorse.content.requests import ReadablePath
 from packhorse.content.schemas import NodeDocument
+from packhorse.runtime.entity_tags import KnownTags, kept
 from packhorse.runtime.http import add_routes
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import Problem, documented
@@ -79,7 +80,7 @@ async def get_node(request: Request, path: ReadablePath, known: KnownTags) -> Re
         document = await read_document(conn, path)
     if document is None:
         raise missing(path)
-    headers = {"ETag": entity_tag(document.digest), "Cache-Control": "private, no-cache"}
+    headers = kept(document.digest)
     if document.digest in known:
         return Response(status_code=304, headers=headers)
     return Response(document.body, headers=headers, media_type="application/json")

@@ -19,6 +19,8 @@ from starlette.responses import HTMLResponse
 import packhorse
 from packhorse.client.exchange import Document
 from packhorse.jobs.scheduling.timing import period_text
+from packhorse.runtime import entity_tags
+from packhorse.runtime.entity_tags import EntityTags
 from packhorse_services.console.frame.states import look_of
 from packhorse_services.console.settings import PREFIX
 
@@ -71,11 +73,10 @@ def part(request: Request, template: str, **values: Any) -> Response:
 
 def tagged(request: Request, content: bytes, media_type: str) -> Response:
     """Return content with its ETag, or 304 when the caller has it."""
-    tag = f'"{hashlib.sha256(content).hexdigest()[:24]}"'
-    headers = {**HEADERS, "ETag": tag, "Cache-Control": "private, no-cache"}
-    if tag == request.headers.get("if-none-match"):
-        return Response(status_code=304, headers=headers)
-    return Response(content, 200, headers, media_type)
+    known = EntityTags.parse(request.headers.get("if-none-match", ""), weak=True)
+    answer = entity_tags.tagged(content, known, media_type)
+    answer.headers.update(HEADERS)
+    return answer
 
 
 def address(page: str, **parameters: object) -> str:

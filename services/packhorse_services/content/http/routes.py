@@ -13,9 +13,10 @@ from packhorse.blobs.api import BlobStore, binary_key
 from packhorse.content.json_limits import check_json
 from packhorse.content.node import ROOT, InvalidPath
 from packhorse.content.queries import Pool
-from packhorse.content.requests import MAX_TAGS, EntityTags, WritablePath, entity_tag
+from packhorse.content.requests import WritablePath
 from packhorse.content.routes import missing
 from packhorse.content.schemas import BinaryReference, NodeBody, NodePatch
+from packhorse.runtime.entity_tags import MAX_TAGS, EntityTags, entity_tag
 from packhorse.runtime.http import add_routes
 from packhorse.runtime.principal import CALLER
 from packhorse.runtime.problems import Problem, documented

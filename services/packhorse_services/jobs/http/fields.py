@@ -87,7 +87,6 @@ Cursor = Annotated[str | None, Query(max_length=200)]
 IfMatch = Annotated[
     str | None, Header(max_length=1000, description="Only if this is still its ETag")
 ]
-IfNoneMatch = Annotated[str | None, Header(max_length=1000)]
 OnlyNew = Annotated[
     str | None, Header(pattern=r"^\*$", description="`*`: only where there is none")
 ]

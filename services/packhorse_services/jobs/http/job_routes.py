@@ -13,6 +13,7 @@ from packhorse.jobs.store import adding
 from packhorse.jobs.store.adding import AddResult
 from packhorse.jobs.store.given import NewJob
 from packhorse.runtime import audit
+from packhorse.runtime.entity_tags import KnownTags, tagged
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.tracing import TRACEPARENT, inject
@@ -21,7 +22,6 @@ from packhorse_services.jobs.http import request_keys
 from packhorse_services.jobs.http.fields import (
     Cursor,
     IdempotencyKey,
-    IfNoneMatch,
     Limit,
     Number,
     Operator,
@@ -38,7 +38,6 @@ from packhorse_services.jobs.http.job_schemas import (
 )
 from packhorse_services.jobs.http.parts import of
 from packhorse_services.jobs.http.request_keys import RequestKey, request_key
-from packhorse_services.jobs.http.tags import answer
 
 router = APIRouter(route_class=StrictRoute, tags=["jobs"])
 
@@ -140,9 +139,7 @@ def _new_job(body: JobRequest) -> NewJob:
     response_model=JobDocument,
     responses={**NOT_MODIFIED, **documented(404, 503)},
 )
-async def get_job(
-    request: Request, number: Number, _caller: Reader, if_none_match: IfNoneMatch = None
-) -> Response:
+async def get_job(request: Request, number: Number, _caller: Reader, known: KnownTags) -> Response:
     """Return a job with its properties, its log, and the attempts that did not finish it."""
     found = await of(request).ask(lambda connection: finding.get(connection, number))
-    return answer(JobDocument.model_validate(found), if_none_match)
+    return tagged(JobDocument.model_validate(found).model_dump_json().encode(), known)

@@ -11,6 +11,7 @@ from packhorse.jobs.ledger.figures import JobFigures
 from packhorse.jobs.ledger.waiting import Unconsumed
 from packhorse.jobs.queue import JobQueue, UnknownQueue
 from packhorse.jobs.store import queues
+from packhorse.runtime.entity_tags import entity_tag
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.jobs.http.fields import Admin, IfMatch, Operator, QueueName, Reader
@@ -149,7 +150,7 @@ async def resume_queue(
 
 
 def _answer(response: Response, queue: JobQueue) -> JobQueueDocument:
-    response.headers["ETag"] = _version_of(queue).tag
+    response.headers["ETag"] = entity_tag(_version_of(queue).tag)
     return queue_document(queue)
 
 

@@ -12,6 +12,7 @@ from packhorse.jobs.scheduling import store
 from packhorse.jobs.scheduling.definition import Schedule, require_schedule
 from packhorse.jobs.scheduling.errors import UnknownSchedule
 from packhorse.jobs.scheduling.firing import Firer, fire_now
+from packhorse.runtime.entity_tags import entity_tag
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
@@ -263,7 +264,7 @@ def _microsecond(moment: datetime) -> int:
 
 
 def _answer(response: Response, schedule: Schedule) -> ScheduleDocument:
-    response.headers["ETag"] = _version_of(schedule).tag
+    response.headers["ETag"] = entity_tag(_version_of(schedule).tag)
     return schedule_document(schedule)
 
 

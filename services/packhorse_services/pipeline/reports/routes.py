@@ -7,8 +7,8 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
-from packhorse.content.requests import KnownTags, entity_tag
 from packhorse.runtime.auth import Principal, TokenScope, require
+from packhorse.runtime.entity_tags import KnownTags, kept
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.pipeline.reports import document, reading
@@ -173,7 +173,7 @@ async def get_delivery_document(request: Request, selected: Selected, known: Kno
     tables: ReportTables = request.app.state.tables
     versions = await asyncio.to_thread(document.versions_of, tables)
     digest = document.tag(versions, selected)
-    headers = {**_kept(digest), "Content-Security-Policy": _POLICY}
+    headers = {**kept(digest), "Content-Security-Policy": _POLICY}
     if digest in known:
         return Response(status_code=304, headers=headers)
     shown = await asyncio.to_thread(document.render, versions, selected)
@@ -192,7 +192,7 @@ async def _answer(
     requested = ReportQuery(report, selected, page.limit, behind, page.form)
     version = await asyncio.to_thread(reading.version_of, tables, requested)
     digest = requested.tag(version)
-    headers = {**_kept(digest), "Vary": "Accept"}
+    headers = {**kept(digest), "Vary": "Accept"}
     if digest in known:
         return Response(status_code=304, headers=headers)
     found = await asyncio.to_thread(reading.read_page, version, requested)
@@ -203,10 +203,6 @@ async def _answer(
         shown = reading.as_csv(report.columns, found.rows)
         return Response(shown, 200, headers, reading.CSV)
     return Response(reading.as_json(requested, found, following), 200, headers, "application/json")
-
-
-def _kept(digest: str) -> dict[str, str]:
-    return {"ETag": entity_tag(digest), "Cache-Control": "private, no-cache"}
 
 
 def _following(request: Request, requested: ReportQuery, page: reading.ReportPage) -> str | None:

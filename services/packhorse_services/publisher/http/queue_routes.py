@@ -4,9 +4,10 @@ import re
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from packhorse.runtime.cursors import foreign_cursor, read_cursor, write_cursor
+from packhorse.runtime.entity_tags import KnownTags, kept
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
@@ -95,8 +96,7 @@ async def get_queue(
     subscriber: SubscriberName,
     _caller: Reader,
     requested: Annotated[QueueQuery, Depends(_queue_query)],
-    *,
-    if_none_match: Annotated[str | None, Header(max_length=1000)] = None,
+    known: KnownTags,
 ) -> Response:
     """Return the packages that a subscriber has still to import, oldest first."""
     publisher = of(request)
@@ -106,8 +106,8 @@ async def get_queue(
         skip_to=read_offset(requested.cursor) + 1,
         wanted=requested.filter(),
     )
-    headers = {"ETag": queue.tag, "Cache-Control": "private, no-cache"}
-    if queue.tag in [tag.strip() for tag in (if_none_match or "").split(",")]:
+    headers = kept(queue.tag, weak=True)
+    if queue.tag in known:
         return Response(status_code=304, headers=headers)
     following = (
         None if queue.page.behind is None else requested.following(subscriber, queue.page.behind)

@@ -85,13 +85,13 @@ class SubscriberQueue:
 
     @property
     def tag(self) -> str:
-        """The entity tag: head and newest offset, and a checksum of all else that is shown."""
+        """What its entity tag holds: head and newest offset, and a checksum of all else."""
         entries = self.page.entries
         page = (len(entries), entries[0].offset if entries else -1, self.page.behind)
         shown = (self.state, self.extent, self.subscription, self.failed, self.subscriber.editable)
         checksum = zlib.crc32(repr((shown, page, self.wanted)).encode())
         head = self.head.offset if self.head else -1
-        return f'W/"{head}-{self.last}-{checksum:08x}"'
+        return f"{head}-{self.last}-{checksum:08x}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,13 @@
 """The topology over HTTP: clusters, instances, their properties, connectors and votings."""
 
 import asyncio
-import hashlib
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Request, Response
+from fastapi import APIRouter, Depends, Path, Request, Response
 
 from packhorse.runtime.auth import Principal, TokenScope, require
+from packhorse.runtime.entity_tags import KnownTags, tagged
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse.topology.properties import LARGEST_VALUE, LONGEST_NAME
@@ -49,20 +49,12 @@ _SELF = "self"
     },
     response_model=TopologyDocument,
 )
-async def get_topology(
-    request: Request,
-    _caller: Reader,
-    if_none_match: Annotated[str | None, Header(max_length=1000)] = None,
-) -> Response:
+async def get_topology(request: Request, _caller: Reader, known: KnownTags) -> Response:
     """Return all clusters with their instances, as this instance knows them."""
     discovery = of(request).discovery
     view, current = discovery.view(), discovery.is_current()
-    body = topology_document(view, discovery.instance_id, current=current).model_dump_json()
-    tag = f'"{hashlib.sha256(body.encode()).hexdigest()[:24]}"'
-    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
-    if tag in [one.strip() for one in (if_none_match or "").split(",")]:
-        return Response(status_code=304, headers=headers)
-    return Response(body, 200, headers, "application/json")
+    document = topology_document(view, discovery.instance_id, current=current)
+    return tagged(document.model_dump_json().encode(), known)
 
 
 @router.get("/instances/{id}", responses=documented(404, 503))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from packhorse.content.requests import EntityTags
+from packhorse.runtime.entity_tags import EntityTags
 from packhorse.runtime.problems import Problem
 
 
