@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from packhorse.messaging.api import Journal, LogEnd, Outgoing, Since
 from tests.harness.gaps import race
-from tests.harness.journals import DEADLINE_S, JournalOpener, append_all, create, read_until
+from tests.harness.journals import DEADLINE_S, JournalOpener, append_all, create, polled, read_until
 
 WRITERS = 8
 
@@ -18,7 +18,7 @@ def test_r1_a_tailing_reader_misses_no_record_of_eight_writers(opener: JournalOp
     topic = create(journal)
     writers = [_writer(opener.open(), topic) for _ in range(WRITERS)]
     with journal.reader(topic, LogEnd.OLDEST) as reader:
-        result = race(writers, lambda _: [record.offset for record in reader.poll(0.2)])
+        result = race(writers, lambda _: [record.offset for record in polled(reader, 0.2)])
     assert result.missed == set()
     assert result.in_order
 

@@ -24,6 +24,7 @@ from tests.harness.journals import (
     append_all,
     create,
     fresh_name,
+    polled,
     read_until,
 )
 
@@ -182,7 +183,7 @@ def _polls(reader: Reader, count: int, **limits: int) -> Iterator[list[bytes]]:
     deadline = time.monotonic() + DEADLINE_S
     while count > 0:
         assert time.monotonic() < deadline
-        values = [record.value for record in reader.poll(1.0, **limits)]
+        values = [record.value for record in polled(reader, **limits)]
         if values:
             yield values
         count -= len(values)

@@ -23,6 +23,7 @@ from tests.harness.journals import (
     append_all,
     create,
     fresh_name,
+    polled,
     read_until,
 )
 from tests.harness.waiting import eventually
@@ -196,7 +197,7 @@ def test_r2_a_reader_is_reported_also_when_the_log_went_on(journal: Journal, top
 
 def _read_into(seen: list[bytes], reader: Reader, count: int) -> None:
     while len(seen) < count:
-        seen.extend(record.value for record in reader.poll(1.0))
+        seen.extend(record.value for record in polled(reader))
 
 
 def test_r2_reading_while_retention_passes_never_jumps(

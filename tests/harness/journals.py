@@ -174,8 +174,16 @@ def _everything(journal: Journal, topic: str, partition: int) -> list[Record]:
             deadline = time.monotonic() + DEADLINE_S
             while reader.position(partition) < bounds.next:
                 assert time.monotonic() < deadline, f"{topic} ends at {bounds.next}: {records[-1:]}"
-                records += reader.poll(1.0)
+                records += polled(reader)
     return records
+
+
+def polled(reader: Reader, timeout: float = 1.0, **limits: int) -> Sequence[Record]:
+    """Return what a poll gives; nothing while the journal is away, as a busy broker may be."""
+    try:
+        return reader.poll(timeout, **limits)
+    except JournalUnavailable:
+        return ()
 
 
 def read_until(reader: Reader, count: int, **limits: int) -> list[Record]:
@@ -183,6 +191,6 @@ def read_until(reader: Reader, count: int, **limits: int) -> list[Record]:
     records: list[Record] = []
     deadline = time.monotonic() + DEADLINE_S
     while len(records) < count and time.monotonic() < deadline:
-        records.extend(reader.poll(1.0, **limits))
+        records.extend(polled(reader, **limits))
     assert len(records) >= count, f"{len(records)} of {count} records came"
     return records

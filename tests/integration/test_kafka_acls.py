@@ -23,7 +23,7 @@ from packhorse.messaging.open import open_journal
 from packhorse.messaging.topics import standard_topics
 from packhorse.wire.topics import Topics
 from tests.harness.deployment import ROOT
-from tests.harness.journals import fresh_name
+from tests.harness.journals import fresh_name, polled
 from tests.harness.kafka.broker import RunningKafka
 from tests.harness.waiting import eventually
 
@@ -101,7 +101,7 @@ def appended(journal: Journal, topic: str) -> set[str]:
     found: list[str] = []
     with journal.reader(topic, LogEnd.OLDEST) as reader:
         while len(found) < sum(each.next - each.oldest for each in bounds):
-            found += [record.value.decode() for record in reader.poll(1)]
+            found += [record.value.decode() for record in polled(reader)]
     return set(found)
 
 

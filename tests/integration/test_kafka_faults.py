@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from packhorse.messaging.api import (
     LogEnd,
     NotAppended,
     Outgoing,
+    Reader,
     Record,
     RecordTooLarge,
 )
@@ -32,7 +32,7 @@ from packhorse.messaging.open import open_journal
 from packhorse_services.pipeline.archive import reading
 from packhorse_services.pipeline.archive.places import OffsetRange
 from tests.harness.depth import at_depth
-from tests.harness.journals import DEADLINE_S, append_all, create, everything, read_until
+from tests.harness.journals import DEADLINE_S, append_all, create, everything, polled, read_until
 from tests.harness.kafka.broker import RunningKafka
 from tests.harness.waiting import eventually
 
@@ -203,11 +203,8 @@ def bounds_are_back(journal: Journal, topic: str) -> bool:
         return False
 
 
-def poll_into(seen: list[bytes], reader: object) -> list[bytes]:
-    try:
-        seen.extend(record.value for record in reader.poll(1.0))  # type: ignore[attr-defined]
-    except JournalUnavailable:
-        return []
+def poll_into(seen: list[bytes], reader: Reader) -> list[bytes]:
+    seen.extend(record.value for record in polled(reader))
     return seen
 
 
@@ -273,8 +270,7 @@ def test_r32_a_damaged_record_is_given_as_such_at_its_offset(
     seen: list[Record] = []
     with journal.reader(topic, 0) as reader:
         while len(seen) < 3:
-            with suppress(JournalUnavailable):  # damage is asked for twice before it is believed
-                seen += reader.poll(5.0)
+            seen += polled(reader)  # damage is asked for twice before it is believed
     assert [record.offset for record in seen] == [0, 1, 2]
     assert [record.value for record in seen] == [b"sound", b"", b"behind it"]
     assert [bool(record.damage) for record in seen] == [False, True, False]

@@ -32,6 +32,7 @@ from tests.harness.journals import (
     append_all,
     create,
     fresh_name,
+    polled,
     read_until,
 )
 from tests.harness.kafka.broker import RunningKafka
@@ -62,7 +63,7 @@ def test_r2_records_deleted_under_a_reader_that_fetched_ahead(journal: Journal) 
 
 def read_on(reader: Reader, seen: list[int]) -> None:
     while 0xFF not in seen:
-        seen += [record.value[0] for record in reader.poll(5.0)]
+        seen += [record.value[0] for record in polled(reader)]
 
 
 @pytest.mark.parametrize("records_before", [3, 40])
@@ -104,7 +105,7 @@ def test_r2_a_log_that_ends_with_a_transaction_has_an_end(
     commit_foreign_transaction(kafka, journal, topic)
     with journal.reader(topic, LogEnd.OLDEST) as reader:
         read_until(reader, 1)
-        eventually(lambda: (reader.poll(0.1), reader.position())[1] == 2, "the log's end")
+        eventually(lambda: (polled(reader, 0.1), reader.position())[1] == 2, "the log's end")
         append_all(journal, topic, [b"ours"])
         assert [record.offset for record in read_until(reader, 1)] == [2]
     other = create(journal)
