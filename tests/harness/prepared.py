@@ -19,6 +19,7 @@ from packhorse.packages.compression import compress
 from packhorse.packages.format import write_nodes
 from packhorse_services.publisher.outbox.request import DistributionRequest, PreparedBody
 from packhorse_services.publisher.publish.early_export import EarlyPublishing
+from packhorse_services.publisher.publish.packer import Packer
 from tests.harness.producers import Source
 from tests.harness.publishing import Author, page, publish, request
 
@@ -72,7 +73,10 @@ def document(
 
 
 def between_look_and_lock(
-    author: Author, monkeypatch: pytest.MonkeyPatch, happen: Callable[[], None]
+    author: Author,
+    monkeypatch: pytest.MonkeyPatch,
+    happen: Callable[[], None],
+    packer: Packer | None = None,
 ) -> EarlyPublishing:
     """Return a publisher at which something happens after its own look and before its lock."""
     publishing = author.replica()
@@ -84,7 +88,7 @@ def between_look_and_lock(
         under_lock(*arguments)
 
     monkeypatch.setattr(publishing, "publish", publish_late)
-    return author.early(publishing=publishing)
+    return author.early(packer=packer, publishing=publishing)
 
 
 def edit(author: Author, path: str, version: int) -> None:

@@ -19,7 +19,7 @@ from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.principal import Principal
 from packhorse.wire.codec import encode_discovery, encode_status
-from packhorse.wire.messages import DiscoveryMessage, Status, StatusMessage, SubscriberState
+from packhorse.wire.messages import Action, DiscoveryMessage, Status, StatusMessage, SubscriberState
 from packhorse.wire.record import Encoded
 from packhorse.wire.topics import Topics
 from packhorse_services.publisher.app import Backends, publisher
@@ -200,3 +200,15 @@ def _together(components: Sequence[Component]) -> Iterator[None]:
 
 def as_(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
+
+
+def kind(answer: httpx.Response) -> tuple[int, str]:
+    """Return the status of a problem, and the last word of its type."""
+    assert answer.headers["content-type"] == "application/problem+json", answer.text
+    return answer.status_code, answer.json()["type"].rpartition("/")[2]
+
+
+def sent(s: PublisherService) -> list[tuple[Action, tuple[str, ...]]]:
+    """Return the action and all paths of each package in the journal."""
+    entries = [placed.message.entry for placed in s.author.journaled()]
+    return [(entry.action, (*entry.paths, *entry.deep_paths)) for entry in entries]

@@ -20,14 +20,7 @@ from packhorse_services.publisher.commands.clearing import _between
 from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
 from tests.harness.publisher_commands import becomes, commands, put, report
 from tests.harness.publisher_service import PublisherService, as_
-from tests.harness.publishing import AGENT, TOPICS, page
-
-
-@pytest.fixture
-def service(database_url: str, tmp_path: Path) -> PublisherService:
-    service = PublisherService(database_url, tmp_path)
-    service.author.write(*(page(f"/p{number}") for number in range(5)))
-    return service
+from tests.harness.publishing import AGENT, TOPICS
 
 
 def test_a_clear_is_followed_from_issue_to_end(service: PublisherService) -> None:

@@ -2,22 +2,13 @@
 
 from pathlib import Path
 
-import pytest
-
 from packhorse.db.connect import connect
 from packhorse.messaging.topics import standard_topics
 from packhorse.wire.messages import ClearCommand, ControlCommand, DesiredState, ResetCommand
 from packhorse_services.publisher.commands import command_rows
 from tests.harness.publisher_commands import becomes, commands, put
 from tests.harness.publisher_service import PublisherService
-from tests.harness.publishing import AGENT, TOPICS, page
-
-
-@pytest.fixture
-def service(database_url: str, tmp_path: Path) -> PublisherService:
-    service = PublisherService(database_url, tmp_path)
-    service.author.write(*(page(f"/p{number}") for number in range(5)))
-    return service
+from tests.harness.publishing import AGENT, TOPICS
 
 
 def test_what_could_not_be_sent_goes_out_in_order_when_the_journal_is_back(

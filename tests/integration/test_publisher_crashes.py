@@ -14,6 +14,7 @@ from packhorse_services.publisher.outbox import journal_appender
 from packhorse_services.publisher.outbox.journal_search import Findings
 from packhorse_services.publisher.outbox.request import Pending
 from packhorse_services.publisher.publish.publishing import Publishing
+from tests.harness.dying_publisher import crash_once
 from tests.harness.postgres import Databases
 from tests.harness.publishing import (
     ONE_TRY,
@@ -38,26 +39,12 @@ def author(database_url: str, tmp_path: Path) -> Iterator[Author]:
     author.close()
 
 
-def crash_once(author: Author, steps: int) -> bool:
-    """Publish two requests with a process that dies after `steps`; return whether it died."""
-    fuse = Fuse(steps)
-    replica = author.replica(
-        journal=FragileJournal(author.journal, fuse),
-        lock=fragile_lock(author, fuse),
-    )
-    try:
-        publish(replica, request("/p0", key=f"a{steps}"), request("/p1", key=f"b{steps}"))
-    except Crash:
-        pass
-    finally:
-        replica.close()
-    return fuse.blown
-
-
 def test_r5_a_crash_at_any_step_leaves_each_package_in_the_journal_once(author: Author) -> None:
     survivor = author.replica()
     steps = 0
-    while crash_once(author, steps):
+    while crash_once(
+        author, steps, request("/p0", key=f"a{steps}"), request("/p1", key=f"b{steps}")
+    ):
         survivor.reconcile()
         accepted = {row[0] for row in author.rows("SELECT package_id FROM bookkeeping.outbox")}
         found = Counter(placed.message.entry.package_id for placed in author.journaled())

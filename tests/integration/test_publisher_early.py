@@ -27,16 +27,13 @@ from packhorse_services.publisher.publish.early_export import EXPORTS
 from packhorse_services.publisher.publish.overlap import Footprint
 from packhorse_services.publisher.publish.packer import Packer
 from packhorse_services.publisher.publish.publishing import JournalPatience, OutboxFull
+from tests.harness.dying_publisher import crash_once
+from tests.harness.prepared import between_look_and_lock
 from tests.harness.producers import Source
 from tests.harness.publishing import (
     AGENT,
     Author,
     AwayJournal,
-    Crash,
-    FragileJournal,
-    Fuse,
-    fragile_connection,
-    fragile_lock,
     page,
     publish,
     request,
@@ -122,17 +119,9 @@ def test_r6_a_draft_that_nothing_overlaps_goes_out_as_it_is(author: Author) -> N
 def test_r6_an_overlap_between_the_look_and_the_lock_is_seen_under_the_lock(
     author: Author, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publishing, packer = author.replica(), InterruptedPacker(author)
-    under_lock = publishing.publish
-    happenings = [edit_and_publish(author, BULK[0], 1)]
-
-    def publish_late(*arguments: Any) -> None:
-        if happenings:
-            happenings.pop()()
-        under_lock(*arguments)
-
-    monkeypatch.setattr(publishing, "publish", publish_late)
-    publish(author.early(packer=packer, publishing=publishing), bulk())
+    packer = InterruptedPacker(author)
+    overlap = edit_and_publish(author, BULK[0], 1)
+    publish(between_look_and_lock(author, monkeypatch, overlap, packer), bulk())
     assert packer.drafts == 2
     assert versions_of(author, BULK[0]) == ['{"version": 1}', '{"version": 1}']
 
@@ -209,7 +198,9 @@ def test_r5_a_producers_requests_keep_their_order(author: Author) -> None:
 def test_r5_a_crash_at_any_step_leaves_each_package_in_the_journal_once(author: Author) -> None:
     survivor = author.replica()
     steps = 0
-    while crash_once(author, steps):
+    while crash_once(
+        author, steps, bulk(key=f"a{steps}"), request("/p", key=f"b{steps}"), early=True
+    ):
         survivor.reconcile()
         accepted = {row[0] for row in author.rows("SELECT package_id FROM bookkeeping.outbox")}
         found = Counter(placed.message.entry.package_id for placed in author.journaled())
@@ -220,24 +211,6 @@ def test_r5_a_crash_at_any_step_leaves_each_package_in_the_journal_once(author: 
     numbers = [placed.number for placed in author.journaled()]
     assert numbers == sorted(set(numbers))
     assert len(numbers) == 2 * steps + 2
-
-
-def crash_once(author: Author, steps: int) -> bool:
-    """Publish two requests with a process that dies after `steps`; return whether it died."""
-    fuse = Fuse(steps)
-    early = author.early(
-        publishing=author.replica(
-            journal=FragileJournal(author.journal, fuse), lock=fragile_lock(author, fuse)
-        ),
-        open_connection=lambda: fragile_connection(author.early_connection(), fuse),
-    )
-    try:
-        publish(early, bulk(key=f"a{steps}"), request("/p", key=f"b{steps}"))
-    except Crash:
-        pass
-    finally:
-        early.close()
-    return fuse.blown
 
 
 def test_r5_a_busy_lock_costs_no_second_export(author: Author) -> None:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from packhorse.db.connect import connect
-from tests.harness.publisher_service import PublisherService, as_
+from tests.harness.publisher_service import PublisherService, as_, kind
 from tests.harness.publishing import page
 
 
@@ -31,11 +31,6 @@ async def send(
 ) -> httpx.Response:
     number = {"name": "import", "epoch": epoch, "sequence": sequence}
     return await service.distribute(path, producer=number, **more)
-
-
-def kind(answer: httpx.Response) -> tuple[int, str]:
-    assert answer.headers["content-type"] == "application/problem+json", answer.text
-    return answer.status_code, answer.json()["type"].rpartition("/")[2]
 
 
 def test_a_source_registers_sends_and_asks_how_far_it_has_come(service: PublisherService) -> None:

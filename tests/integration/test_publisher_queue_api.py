@@ -4,8 +4,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from packhorse.messaging.api import Outgoing
 from packhorse.wire.messages import (
     Action,
@@ -18,13 +16,6 @@ from packhorse.wire.package_codec import encode_package
 from tests.harness.publisher_commands import commands
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publishing import AGENT, TOPICS, page
-
-
-@pytest.fixture
-def service(database_url: str, tmp_path: Path) -> PublisherService:
-    service = PublisherService(database_url, tmp_path)
-    service.author.write(*(page(f"/p{number}") for number in range(5)))
-    return service
 
 
 async def queue_of_five(s: PublisherService, **known: object) -> list[str]:

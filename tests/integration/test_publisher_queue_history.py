@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -16,14 +15,6 @@ from packhorse_services.publisher.queues.history import sample_rows
 from packhorse_services.publisher.queues.history.sample_rows import QueueSample
 from packhorse_services.publisher.queues.history.sampler import QueueSampler
 from tests.harness.publisher_service import PublisherService, as_
-from tests.harness.publishing import page
-
-
-@pytest.fixture
-def service(database_url: str, tmp_path: Path) -> PublisherService:
-    service = PublisherService(database_url, tmp_path)
-    service.author.write(*(page(f"/p{number}") for number in range(5)))
-    return service
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from packhorse.db.connect import connect
 from packhorse.wire.messages import Action, Status
-from tests.harness.publisher_service import PublisherService, as_
+from tests.harness.publisher_service import PublisherService, as_, sent
 from tests.harness.publisher_site import Site, publish, until_failed
 from tests.harness.publishing import page
 
@@ -16,11 +16,6 @@ REDISTRIBUTE = "/queues/sub1/errors/{}/redistribute"
 @pytest.fixture
 def site(database_url: str, tmp_path: Path) -> Site:
     return Site(database_url, tmp_path)
-
-
-def sent(s: PublisherService) -> list[tuple[Action, tuple[str, ...]]]:
-    entries = [placed.message.entry for placed in s.author.journaled()]
-    return [(entry.action, (*entry.paths, *entry.deep_paths)) for entry in entries]
 
 
 @pytest.mark.parametrize("alive", ["/p1", "/p1/below"])

@@ -15,7 +15,7 @@ from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.wire.messages import Action
 from packhorse_services.publisher.releases.planning import topic_of
 from packhorse_services.publisher.releases.sending import QUEUE, ReleaseSender
-from tests.harness.publisher_service import PublisherService, as_
+from tests.harness.publisher_service import PublisherService, as_, sent
 from tests.harness.publisher_site import Site
 from tests.harness.publishing import AGENT, page
 from tests.harness.waiting import eventually
@@ -57,11 +57,6 @@ async def until(s: PublisherService, release_id: str, state: str) -> dict[str, A
 
     await s.until(is_there)
     return found
-
-
-def sent(s: PublisherService) -> list[tuple[Action, tuple[str, ...]]]:
-    entries = [placed.message.entry for placed in s.author.journaled()]
-    return [(entry.action, (*entry.paths, *entry.deep_paths)) for entry in entries]
 
 
 def waiting_jobs(s: PublisherService) -> list[Mapping[str, Any]]:

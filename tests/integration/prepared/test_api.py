@@ -11,7 +11,7 @@ import pytest
 
 from packhorse_services.publisher.outbox.request import PreparedBody
 from tests.harness.prepared import document, prepare
-from tests.harness.publisher_service import PublisherService, as_
+from tests.harness.publisher_service import PublisherService, as_, kind
 from tests.harness.publishing import page
 
 DEEP = "/content/site/huge"
@@ -41,11 +41,6 @@ async def send(
 ) -> httpx.Response:
     requested = document(body, DEEP, epoch, sequence, **more)
     return await service.client.post("/packages", json=requested, headers=as_(token))
-
-
-def kind(answer: httpx.Response) -> tuple[int, str]:
-    assert answer.headers["content-type"] == "application/problem+json", answer.text
-    return answer.status_code, answer.json()["type"].rpartition("/")[2]
 
 
 def test_a_part_is_accepted_shown_and_sent_once(service: PublisherService) -> None:

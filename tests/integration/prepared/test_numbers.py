@@ -7,8 +7,9 @@ import pytest
 
 from packhorse.db.connect import connect
 from packhorse_services.publisher.outbox.producers import EarlierRefused
-from packhorse_services.publisher.outbox.request import Accepted, DistributionRequest
+from packhorse_services.publisher.outbox.request import Accepted
 from packhorse_services.publisher.publish.prepared import PackageIdUsed, StalePackage
+from tests.harness.dying_publisher import crash_once
 from tests.harness.prepared import (
     DEEP,
     FIRST,
@@ -22,11 +23,6 @@ from tests.harness.prepared import (
 from tests.harness.producers import Source, outcome
 from tests.harness.publishing import (
     Author,
-    Crash,
-    FragileJournal,
-    Fuse,
-    fragile_connection,
-    fragile_lock,
     publish,
     request,
 )
@@ -112,7 +108,7 @@ def test_r5_a_crash_at_any_step_leaves_each_part_in_the_journal_once(
     survivor, reconciler, steps = author.early(), author.replica(), 0
     while True:
         body = prepare(author, DEEP, *FIRST)
-        died = crash_once(author, requested(source, steps, DEEP, body), steps)
+        died = crash_once(author, steps, requested(source, steps, DEEP, body), early=True)
         reconciler.reconcile()
         answer = outcome(survivor, requested(source, steps, DEEP, body))
         assert isinstance(answer, Accepted), (steps, answer)
@@ -125,21 +121,3 @@ def test_r5_a_crash_at_any_step_leaves_each_part_in_the_journal_once(
     assert source.journaled() == list(range(steps))
     stored = author.rows("SELECT package_id FROM bookkeeping.stored_package")
     assert {package_id for (package_id,) in stored} == set(found)
-
-
-def crash_once(author: Author, wanted: DistributionRequest, steps: int) -> bool:
-    """Publish with a process that dies after `steps`; return whether it died."""
-    fuse = Fuse(steps)
-    early = author.early(
-        publishing=author.replica(
-            journal=FragileJournal(author.journal, fuse), lock=fragile_lock(author, fuse)
-        ),
-        open_connection=lambda: fragile_connection(author.early_connection(), fuse),
-    )
-    try:
-        publish(early, wanted)
-    except Crash:
-        pass
-    finally:
-        early.close()
-    return fuse.blown

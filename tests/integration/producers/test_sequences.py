@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from contextlib import closing
 
 import pytest
 
@@ -12,12 +13,12 @@ from packhorse.packages.build import PathMissing
 from packhorse_services.publisher.outbox import producers
 from packhorse_services.publisher.outbox.producers import EarlierRefused, SequencePassed
 from packhorse_services.publisher.outbox.request import DistributionRequest, Pending
+from tests.harness.dying_publisher import crash_once
 from tests.harness.producers import Source, outcome, replay, taken
 from tests.harness.publishing import (
     Author,
     AwayJournal,
     Crash,
-    FragileJournal,
     Fuse,
     LossyJournal,
     fragile_lock,
@@ -29,21 +30,11 @@ from tests.harness.waiting import eventually
 ALL_JOURNALS = ["memory", "sql", pytest.param("kafka", marks=pytest.mark.kafka)]
 
 
-def crash_once(
-    author: Author, journal_url: str, requests: Sequence[DistributionRequest], steps: int
+def crash_once_at(
+    journal_url: str, author: Author, steps: int, requests: Sequence[DistributionRequest]
 ) -> bool:
-    """Publish with a process that dies after `steps`; return whether it died."""
-    fuse = Fuse(steps)
-    journal = open_journal(journal_url, client_name="dying")
-    replica = author.replica(journal=FragileJournal(journal, fuse), lock=fragile_lock(author, fuse))
-    try:
-        publish(replica, *requests)
-    except Crash:
-        pass
-    finally:
-        replica.close()
-        journal.close()  # what it has sent arrives
-    return fuse.blown
+    with closing(open_journal(journal_url, client_name="dying")) as journal:  # what is sent arrives
+        return crash_once(author, steps, *requests, journal=journal)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +47,7 @@ def test_r5_a_crash_at_any_step_leaves_each_sequence_in_the_journal_once(
 ) -> None:
     survivor = author.replica()
     steps = last = 0
-    while crash_once(author, journal_url, source.requests(last + 1, last + 2), steps):
+    while crash_once_at(journal_url, author, steps, source.requests(last + 1, last + 2)):
         last += 2
         survivor.reconcile()
         replay(survivor, source, last)

@@ -1,33 +1,27 @@
 """Commands against a model: whatever is asked, in whatever order, with restarts in between."""
 
-import tempfile
-import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, LiteralString
 
-import psycopg
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
     invariant,
     precondition,
     rule,
 )
 
-from packhorse.blobs.open import open_blobs
-from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import CommandState, DesiredState, Status
 from packhorse_services.subscriber.importing.context import GroupLimits
 from tests.harness.commands import following
 from tests.harness.depth import examples
-from tests.harness.feed import TOPICS, Feed, page
+from tests.harness.feed import TOPICS, page
 from tests.harness.fold import fold
 from tests.harness.machines import play
 from tests.harness.subscriber import Worker, content_in
 from tests.harness.waiting import eventually
-from tests.integration.subscriber.conftest import empty
+from tests.integration.subscriber.machine import SubscriberMachine
 
 LEASE_SESSIONS: LiteralString = (
     "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'packhorse-lease %' "
@@ -106,18 +100,12 @@ class Model:
         self.clears.clear()
 
 
-class CommandMachine(RuleBasedStateMachine):
+class CommandMachine(SubscriberMachine):
     """One subscription and its commands; another agent's packages lie in between."""
-
-    url: str
 
     @initialize(packages=st.sampled_from([1, 3, 100]))
     def begin(self, packages: int) -> None:
-        empty(self.url)
-        self.connection = psycopg.connect(self.url, autocommit=True)
-        self.folder = tempfile.TemporaryDirectory(prefix="packhorse-machine-")
-        journal = open_journal(f"memory://{uuid.uuid4()}", client_name="tests")
-        self.feed = Feed(journal, open_blobs(self.folder.name))
+        self.prepare()
         self.packages, self.model, self.commands = packages, Model(), list[str]()
         self.start()
 
@@ -132,14 +120,9 @@ class CommandMachine(RuleBasedStateMachine):
         self.follower = self.open.enter_context(following(self.worker))
 
     def teardown(self) -> None:
-        if hasattr(self, "worker"):
+        if hasattr(self, "open"):
             self.open.close()
-            self.worker.die()
-            self.folder.cleanup()
-            self.connection.close()
-
-    def _rows(self, query: LiteralString) -> list[Any]:
-        return self.connection.execute(query).fetchall()
+        super().teardown()
 
     @rule(number=st.integers(0, 4), own=st.booleans())
     def add(self, number: int, own: bool) -> None:

@@ -3,18 +3,14 @@
 Whatever comes, clears, fails, dies or is trimmed, in whatever order.
 """
 
-import tempfile
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, LiteralString
+from typing import Any
 
-import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
     invariant,
     precondition,
@@ -22,20 +18,19 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from packhorse.blobs.open import open_blobs
 from packhorse.messaging.api import Record
-from packhorse.messaging.open import open_journal
 from packhorse.packages.path_filter import EVERYTHING, PathFilter
 from packhorse.wire.messages import Status
 from packhorse.wire.package_codec import PACKAGE_ID_HEADER, decode_entry
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from packhorse_services.subscriber.importing.context import GroupLimits
 from packhorse_services.subscriber.importing.importer import Importer
+from tests.harness.crash import Crash
 from tests.harness.depth import examples
-from tests.harness.feed import TOPICS, Feed, page
+from tests.harness.feed import TOPICS, page
 from tests.harness.fold import MERE_FOLDER, as_authored, filtered, fold
 from tests.harness.subscriber import Worker, content_in
-from tests.integration.subscriber.conftest import empty
+from tests.integration.subscriber.machine import SubscriberMachine
 
 PATHS = ["/a", "/a/b", "/a/b/c", "/ab", "/d"]
 paths = st.sampled_from(PATHS)
@@ -60,14 +55,8 @@ class Sent:
     kind: str  # good, bad, repeat, other, not_ours
 
 
-class Killed(BaseException):
-    """The worker's process is gone."""
-
-
-class SubscriptionMachine(RuleBasedStateMachine):
+class SubscriptionMachine(SubscriberMachine):
     """The model: what was sent, what was cleared, and where the subscription is."""
-
-    url: str
 
     @initialize(
         retries=st.sampled_from([-1, 0, 2]),
@@ -75,11 +64,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         path_filter=filters,
     )
     def begin(self, retries: int, packages: int, path_filter: PathFilter) -> None:
-        empty(self.url)
-        self.connection = psycopg.connect(self.url, autocommit=True)
-        self.folder = tempfile.TemporaryDirectory(prefix="packhorse-machine-")
-        journal = open_journal(f"memory://{uuid.uuid4()}", client_name="tests")
-        self.feed = Feed(journal, open_blobs(self.folder.name), producer="author")
+        self.prepare(producer="author")
         self.retries, self.packages, self.filter = retries, packages, path_filter
         self.sent: list[Sent] = []
         self.clears: list[int] = []
@@ -89,15 +74,6 @@ class SubscriptionMachine(RuleBasedStateMachine):
         self.repeats_of_imported: set[int] = set()
         """Reported as DUPLICATE only by a worker that has forgotten what it imported."""
         self.worker = self._new_worker()
-
-    def teardown(self) -> None:
-        if hasattr(self, "worker"):
-            self.worker.die()
-            self.folder.cleanup()
-            self.connection.close()
-
-    def _rows(self, query: LiteralString) -> list[Any]:
-        return self.connection.execute(query).fetchall()
 
     def _stored_offset(self) -> int:
         found = self._rows("SELECT log_offset FROM bookkeeping.position")
@@ -187,7 +163,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Importer, "commit", _deadly(commit, committed))
                 self.worker.run(lambda: self._stored_offset() >= end)
-        except Killed:
+        except Crash:
             pass
         self._follow()
         self.restart()
@@ -282,7 +258,7 @@ def _deadly(commit: Callable[..., Any], committed: bool) -> Callable[..., Any]:
     def dies(importer: Importer, connection: Any, *rest: Any) -> Any:
         if committed:
             commit(importer, connection, *rest)
-        raise Killed
+        raise Crash
 
     return dies
 

@@ -1,15 +1,11 @@
 """R27: no repeat is imported and each id is remembered, whatever dies; the model is a list."""
 
-import tempfile
-import uuid
 from typing import Any
 
-import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
-    RuleBasedStateMachine,
     initialize,
     invariant,
     precondition,
@@ -17,44 +13,27 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from packhorse.blobs.open import open_blobs
-from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import Action, PackageMessage
 from packhorse_services.subscriber.importing.context import GroupLimits
 from packhorse_services.subscriber.importing.importer import Importer
+from tests.harness.crash import Crash
 from tests.harness.depth import examples
-from tests.harness.feed import Feed, page
+from tests.harness.feed import page
 from tests.harness.fold import fold
 from tests.harness.subscriber import Worker, content_in
-from tests.integration.subscriber.conftest import empty
+from tests.integration.subscriber.machine import SubscriberMachine
 
 
-class Killed(BaseException):
-    """The worker's process is gone."""
-
-
-class RememberingMachine(RuleBasedStateMachine):
+class RememberingMachine(SubscriberMachine):
     """Packages come again under other numbers, workers die; the model is a list of offsets."""
-
-    url: str
 
     @initialize(packages=st.sampled_from([1, 2, 100]))
     def begin(self, packages: int) -> None:
-        empty(self.url)
-        self.connection = psycopg.connect(self.url, autocommit=True)
-        self.folder = tempfile.TemporaryDirectory(prefix="packhorse-machine-")
-        journal = open_journal(f"memory://{uuid.uuid4()}", client_name="tests")
-        self.feed = Feed(journal, open_blobs(self.folder.name), producer="author")
+        self.prepare(producer="author")
         self.packages = packages
         self.sent: list[PackageMessage] = []
         self.repeats: list[int] = []
         self.worker = self._new_worker()
-
-    def teardown(self) -> None:
-        if hasattr(self, "worker"):
-            self.worker.die()
-            self.folder.cleanup()
-            self.connection.close()
 
     def _new_worker(self) -> Worker:
         return Worker(
@@ -95,13 +74,13 @@ class RememberingMachine(RuleBasedStateMachine):
         def deadly(*arguments: Any) -> Any:
             if committed:
                 commit(*arguments)
-            raise Killed
+            raise Crash
 
         try:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Importer, "commit", deadly)
                 self.worker.run()
-        except Killed:
+        except Crash:
             pass
         self.restart()
 

@@ -12,6 +12,7 @@ from packhorse_services.subscriber.importing.context import GroupLimits
 from packhorse_services.subscriber.journal.failures import SessionLost
 from tests.harness.borrowing import borrowed
 from tests.harness.clock import ManualClock
+from tests.harness.crash import Crash
 from tests.harness.feed import Feed, page
 from tests.harness.postgres import end_sessions
 from tests.harness.subscriber import (
@@ -136,10 +137,6 @@ def test_r10_the_attempt_is_stored_before_the_try(
     assert seen[:3] == [[(0, 1)], [(0, 2)], [(0, 3)]]
 
 
-class Killed(BaseException):
-    """The process is gone: nobody catches this."""
-
-
 @pytest.fixture
 def _deadly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Packages of `/deadly` end the process that imports them."""
@@ -150,7 +147,7 @@ def _deadly(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> None:
         apply(connection, packages, *rest, **more)
         if any(path.startswith("/deadly") for p in packages for path in p.entry.paths):
-            raise Killed
+            raise Crash
 
     monkeypatch.setattr(importer, "apply", deadly_apply)
 
@@ -159,7 +156,7 @@ def live_and_die(worker: Worker) -> bool:
     """Run to the log's end; true when the worker was killed on the way."""
     try:
         worker.run()
-    except Killed:
+    except Crash:
         worker.die()
         return True
     return False
