@@ -99,8 +99,8 @@ class DeduplicatedLog:
         """Append those messages that are not in the log yet, and say what became of each.
 
         A producer's message at fault, or a duplicate, costs the others nothing. What the journal
-        won't take holds up those behind it: once a later one is in the log, it never can be. The
-        errors are:
+        won't take holds up those behind it that were not appended before that was known: once a
+        later one is in the log, it never can be. The errors are:
 
         - `DuplicateUnknown`: it was appended and not confirmed; try again later.
         - `NotAppended`: it is certainly not in the log; try again later, in the same order.

@@ -16,7 +16,8 @@ import psycopg
 from psycopg import Connection
 
 from packhorse.db.transactions import bookkeeping
-from packhorse.errors import PackhorseError, Permanent
+from packhorse.errors import PackhorseError
+from packhorse.messaging.api import RecordTooLarge, TopicMissing
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.metrics import PERIODIC_FAILURES
 from packhorse.runtime.outage import Outage
@@ -62,7 +63,7 @@ class OutcomeLoop(WorkerComponent):
         self._wake, self._news = threading.Event(), threading.Event()
         self._hurried = False
         self._notify_at, self._events_failed = 0.0, 0
-        self._obstacle: Permanent | None = None
+        self._obstacle: RecordTooLarge | TopicMissing | None = None
         self._preferred, self._released_for = preferred, ""
         self._outage = Outage(
             logger, "outcomes can't be kept here", "outcomes are kept here again", self._clock
@@ -180,7 +181,10 @@ class OutcomeLoop(WorkerComponent):
             self._events_outage.ended()
         except PackhorseError as error:
             self._events_outage.failed(error)
-            self._events_failed += 1
-            self._obstacle = error if isinstance(error, Permanent) else None
+            if isinstance(error, RecordTooLarge | TopicMissing):  # it is so for each replica
+                self._obstacle = error
+            else:
+                self._events_failed += 1
+                self._obstacle = None
             self._event_publisher.forget()
             self._notify_at = self._clock.monotonic() + _EVENTS_RETRY_S
