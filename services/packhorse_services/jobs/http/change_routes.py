@@ -22,7 +22,7 @@ from packhorse_services.jobs.http.tags import check_match
 router = APIRouter(route_class=StrictRoute, tags=["jobs"])
 
 MAX_BULK = 10_000
-_ONE = documented(404, 409, 412, 503)
+_ONE = documented(400, 404, 409, 412, 503)
 _MANY = documented(400, 413, 415, 503)
 
 

@@ -31,7 +31,7 @@ from packhorse_services.jobs.http.tags import EntityVersion, PutIf, meant_versio
 
 router = APIRouter(route_class=StrictRoute, tags=["queues"])
 
-_CHANGED = documented(404, 409, 412, 503)
+_CHANGED = documented(400, 404, 409, 412, 503)
 _NOTHING = JobFigures()
 
 

@@ -43,7 +43,7 @@ from packhorse_services.jobs.http.tags import EntityVersion, PutIf, meant_versio
 
 router = APIRouter(route_class=StrictRoute, tags=["schedules"])
 
-_CHANGED = documented(404, 409, 412, 503)
+_CHANGED = documented(400, 404, 409, 412, 503)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LATEST = (datetime(9000, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
@@ -174,7 +174,7 @@ async def resume_schedule(
     return _answer(response, await _set(request, name, if_match, suspended=False))
 
 
-@router.post("/schedules/{name}/fire", responses=documented(404, 409, 410, 412, 503))
+@router.post("/schedules/{name}/fire", responses=documented(400, 404, 409, 410, 412, 503))
 async def fire_schedule(
     request: Request,
     name: ScheduleName,

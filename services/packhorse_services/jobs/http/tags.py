@@ -26,7 +26,10 @@ class EntityVersion:
 
 
 def meant_version(present: EntityVersion, if_match: str | None) -> int | None:
-    """Return the version that a client means; None: any. Raises `Problem` 412 for another one."""
+    """Return the version that a client means; None: any.
+
+    Raises `Problem` 412 for another one, and 400 for what is no list of tags.
+    """
     if if_match is None:
         return None
     if present.tag not in EntityTags.parse(if_match, weak=False):
@@ -55,7 +58,7 @@ def replaced_version(
     """Return the version that a PUT replaces; None: any, also none at all.
 
     `what` says what `name` is of: `queue`. Raises `Problem` 412 when one is there that should not
-    be, or none is there, or another version.
+    be, or none is there, or another version; and 400 for what is no list of tags.
     """
     if present is None:
         if condition.if_match is not None:
@@ -67,7 +70,10 @@ def replaced_version(
 
 
 def check_match(if_match: str | None, present: BaseModel) -> None:
-    """Raise `Problem` 412 unless the client means what is there now; without a header it does."""
+    """Raise `Problem` 412 unless the client means what is there now; without a header it does.
+
+    And 400 for what is no list of tags.
+    """
     tag = digest_of(present.model_dump_json().encode())
     if if_match is not None and tag not in EntityTags.parse(if_match, weak=False):
         raise _changed()
