@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,7 +59,7 @@ def submit(
     _spark_submit()
     os.environ["PYSPARK_PYTHON"] = _executors_python(settings, executor_python)
     os.environ[TYPED] = context.find_root().info_name or ""
-    itself = [sys.executable, "-m", "packhorse_services.pipeline", *context.args]
+    itself = [sys.executable, "-P", "-m", "packhorse_services.pipeline", *context.args]
     os.execv(itself[0], itself)  # noqa: S606 - it is no shell
 
 
@@ -76,10 +77,10 @@ def _for_a_cluster(task: Sequence[str]) -> Settings:
 @contextmanager
 def submission(settings: Settings, conf: Mapping[str, str]) -> Iterator[list[str]]:
     """Give the command up to the task, for as long as the block lasts. Raises `TaskRefused`."""
-    with properties_file({**conf, **settings.spark_conf}) as options:
+    memory = {"spark.driver.memory": settings.spark_memory}
+    with properties_file({**memory, **conf, **settings.spark_conf}) as options:
         yield [
-            *(_spark_submit(), "--master", settings.spark_master, "--name", "packhorse"),
-            *("--driver-memory", settings.spark_memory, *options),
+            *(_spark_submit(), "--master", settings.spark_master, "--name", "packhorse", *options),
             *("--deploy-mode", DeployMode.CLUSTER, kubernetes.PROGRAM),
         ]
 
@@ -125,7 +126,8 @@ def _is_secret(field: str, value: str) -> bool:
 def _watched(command: Sequence[str]) -> int:
     """Run spark-submit until the driver's pod has ended; return the exit code of its container.
 
-    `spark-submit` itself ends with 0 whatever became of the driver, and only tells its code.
+    `spark-submit` itself ends with 0 whatever became of the driver, and only tells its code. A
+    SIGTERM ends it, and then this program, which so can remove the file of the settings.
     """
     code = FAILED
     with subprocess.Popen(
@@ -134,10 +136,12 @@ def _watched(command: Sequence[str]) -> int:
         stderr=subprocess.STDOUT,
         text=True,
     ) as it:
+        before = signal.signal(signal.SIGTERM, lambda *_: it.terminate())
         for line in it.stdout or ():
             sys.stderr.write(line)
             if told := re.search(r"exit code: (\d+)", line):
                 code = int(told[1])
+    signal.signal(signal.SIGTERM, before)
     return code if it.returncode == 0 else FAILED
 
 

@@ -22,10 +22,11 @@ def test_a_database_of_something_else_is_refused(database_url: str) -> None:
 def test_a_user_who_may_not_import_is_refused(database_url: str) -> None:
     with psycopg.connect(database_url, autocommit=True) as superuser:
         superuser.execute("CREATE ROLE restores_nothing LOGIN PASSWORD 'x'")
-        superuser.execute(f"GRANT CONNECT ON DATABASE {superuser.info.dbname} TO restores_nothing")
         parsed = urlsplit(database_url)
         address = parsed.netloc.rpartition("@")[2]
         try:
+            database = superuser.info.dbname
+            superuser.execute(f"GRANT CONNECT ON DATABASE {database} TO restores_nothing")
             with pytest.raises(TaskRefused, match="its user lacks a right"):
                 require_author(parsed._replace(netloc=f"restores_nothing:x@{address}").geturl())
         finally:

@@ -54,6 +54,7 @@ def test_settings_that_were_chosen_win() -> None:
         assert command[1:3] == ["--master", MASTER]
         said = Path(command[command.index("--properties-file") + 1]).read_text()
     assert said.splitlines() == [
+        "spark.driver.memory=1g",
         f"{IMAGE}=registry/packhorse:7",
         "spark.pyspark.python=/other/python",
         "spark.kubernetes.namespace=content",

@@ -22,14 +22,23 @@ exit 1
 MASTER = "k8s://http://127.0.0.1:9"
 
 
-def submitted(folder: Path, master: str, *options: str) -> None:
-    """Submit a task to a Spark that notes how it was started, in the folder."""
+STAYING = """#!/bin/sh
+while [ "$1" != --properties-file ]; do shift; done
+echo "$2"
+exec sleep 600
+"""
+
+
+def submitted(
+    folder: Path, master: str, *options: str, spark_submit: str = SPARK_SUBMIT
+) -> subprocess.Popen[str]:
+    """Submit a task to a Spark that notes in the folder how it was started."""
     program = folder / "bin" / "spark-submit"
     program.parent.mkdir()
-    program.write_text(SPARK_SUBMIT)
+    program.write_text(spark_submit)
     program.chmod(0o755)
     prepare(Location.parse(str(folder / "tables")))
-    subprocess.run(
+    return subprocess.Popen(
         (sys.executable, "-m", "packhorse_services.pipeline", "submit", *options, "measures"),
         env={
             **os.environ,
@@ -39,8 +48,8 @@ def submitted(folder: Path, master: str, *options: str) -> None:
             "PACKHORSE_SPARK_CONF": json.dumps({"spark.some.key": "hid\\den = x"}),
             "PACKHORSE_TABLES_URL": str(folder / "tables"),
         },
-        check=False,
-        timeout=600,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -56,10 +65,22 @@ def submitted(folder: Path, master: str, *options: str) -> None:
 def test_settings_of_spark_are_on_no_command_line(
     master: str, options: tuple[str, ...], python: str, tmp_path: Path
 ) -> None:
-    submitted(tmp_path, master, *options)
+    with submitted(tmp_path, master, *options) as submit:
+        submit.communicate(timeout=600)
     line = (tmp_path / "line").read_text()
     assert "spark-submit" in line
     assert "spark.some.key" not in line
     assert "spark.some.key=hid\\\\den = x\n" in (tmp_path / "file").read_text()
     assert (tmp_path / "mode").read_text() == "600\n"
     assert (tmp_path / "python").read_text() == f"{python}\n"
+
+
+@pytest.mark.usefixtures("jars")
+def test_a_submit_that_is_ended_leaves_no_file_of_settings(tmp_path: Path) -> None:
+    with submitted(tmp_path, MASTER, "--deploy-mode", "cluster", spark_submit=STAYING) as submit:
+        assert submit.stderr is not None
+        settings = Path(submit.stderr.readline().strip())
+        assert settings.is_file()
+        submit.terminate()
+        submit.communicate(timeout=600)
+    assert not settings.exists()

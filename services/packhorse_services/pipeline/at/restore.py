@@ -59,7 +59,7 @@ def require_author(database_url: str) -> None:
     with _connected(database_url) as connection:
         try:
             act_as(connection, IMPORTER)
-            connection.execute("SELECT FROM content.node LIMIT 0")
+            tree.exists(connection, "/")
         except psycopg.Error as error:
             raise unusable(author_away(error), error) from error
 

@@ -183,6 +183,7 @@ def _launch(settings: Settings, master: str) -> dict[str, str]:
     conf = {"spark.driver.memory": settings.spark_memory}
     if master.startswith("local"):
         return {**conf, _CLASS_PATH: f"{folder}/*"}
+    conf["spark.submit.deployMode"] = "client"  # whatever the cluster's own defaults say
     if kubernetes.is_kubernetes(master):
         return {**conf, **kubernetes.driver_here(settings)}
     return {**conf, "spark.jars": ",".join(str(jar) for jar in sorted(folder.glob("*.jar")))}
