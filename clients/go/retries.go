@@ -174,7 +174,8 @@ func (r Retries) sent(request *http.Request) (*http.Response, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if answer.StatusCode >= 400 && !json.Valid(body) { // a proxy's page
+	var said Problem
+	if answer.StatusCode >= 400 && (json.Unmarshal(body, &said) != nil || said.Status == 0) { // a proxy's
 		title := http.StatusText(answer.StatusCode)
 		body, err = json.Marshal(Problem{"about:blank", title, answer.StatusCode, string(body), ""})
 		answer.Header.Set("Content-Type", "application/problem+json")

@@ -35,8 +35,8 @@ final class Beginning implements BodySubscriber<byte[]> {
       bytes.writeBytes(taken);
     }
     if (bytes.size() == LONGEST) {
-      subscription.cancel();
       onComplete();
+      subscription.cancel(); // of HTTP/2 it fails what has not completed
     }
   }
 
