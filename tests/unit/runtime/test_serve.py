@@ -31,7 +31,7 @@ def test_a_program_that_only_serves_shows_its_usage_and_takes_no_argument(
     """It would start with a setting that it was not given."""
     program = import_module(f"packhorse_services.{service}.__main__")
     for argument, code, shown in (
-        ("--help", 0, "Usage: packhorse"),
+        ("--help", 0, "Usage: "),
         ("--port", 2, "No such option"),
     ):
         monkeypatch.setattr(sys, "argv", [f"packhorse-{service}", argument])
