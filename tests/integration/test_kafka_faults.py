@@ -2,18 +2,13 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from packhorse.messaging.api import (
     Appended,
@@ -117,28 +112,36 @@ def test_r3_killed_brokers_lose_and_repeat_nothing_and_leave_honest_outcomes(
     monkeypatch.setattr(reading, "_PATIENCE_S", DEADLINE_S)
     monkeypatch.setattr(inquiry, "ANSWER_SECONDS", GIVES_UP_S)
     seen_by = [honest_outcomes(journal, impatient), reader_goes_on(journal), range_is_read(journal)]
-    for _ in range(KILLS):
+    try:
+        for _ in range(KILLS):
+            for each in seen_by:
+                next(each, None)
+            kafka.kill()
+            for each in seen_by:
+                next(each, None)
+            kafka.start()
         for each in seen_by:
-            next(each, None)
-        kafka.kill()
+            assert not list(each), "it saw all kills"
+    finally:
         for each in seen_by:
-            next(each, None)
-        kafka.start()
-    for each in seen_by:
-        assert not list(each), "it saw all kills"
+            each.close()
 
 
-def honest_outcomes(journal: Journal, impatient: Journal) -> Iterator[None]:
+def honest_outcomes(journal: Journal, impatient: Journal) -> Generator[None]:
     """Who waits has each record in the log once; who gives up is told what is not known."""
     patient = Writer(journal, create(journal))
     hasty = Writer(impatient, create(impatient))
-    for _ in range(KILLS):
+    try:
+        for _ in range(KILLS):
+            until_both_append(patient, hasty)
+            given_up = len(hasty.futures)
+            yield  # the broker is killed
+            eventually(lambda n=given_up: any(map(failed, hasty.futures[n:])), "one is given up")  # type: ignore[misc]
+            yield  # it starts again
         until_both_append(patient, hasty)
-        given_up = len(hasty.futures)
-        yield  # the broker is killed
-        eventually(lambda n=given_up: any(map(failed, hasty.futures[n:])), "one is given up")  # type: ignore[misc]
-        yield  # it starts again
-    until_both_append(patient, hasty)
+    finally:  # they would fill the memory with what a closed journal refuses
+        for writer in (patient, hasty):
+            writer.stop.set()
     for writer in (patient, hasty):
         writer.finish()
         check_outcomes(writer.futures, everything(writer.journal, writer.topic))
@@ -146,7 +149,7 @@ def honest_outcomes(journal: Journal, impatient: Journal) -> Iterator[None]:
     assert any(isinstance(future.exception(), AppendUnknown) for future in hasty.futures)
 
 
-def reader_goes_on(journal: Journal) -> Iterator[None]:
+def reader_goes_on(journal: Journal) -> Generator[None]:
     """A broker that is away is reported, and a reader goes on by itself when it is back."""
     topic = create(journal)
     append_all(journal, topic, [b"before"])
@@ -165,7 +168,7 @@ def reader_goes_on(journal: Journal) -> Iterator[None]:
         assert seen == [b"after"]
 
 
-def range_is_read(journal: Journal) -> Iterator[None]:
+def range_is_read(journal: Journal) -> Generator[None]:
     """A task of the archive waits for the rest of its range."""
     topic = create(journal)
     append_all(journal, topic, [b"x" * 900_000] * MANY)
