@@ -89,6 +89,27 @@ def test_an_error_in_a_pipeline_leaves_a_connection_that_works(connection: Conne
     assert connection.execute("SELECT 3").fetchone() == (3,)
 
 
+@pytest.mark.parametrize("within", [False, True], ids=["at its end", "within it"])
+def test_a_connection_whose_socket_was_lost_in_a_pipeline_is_closed(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, within: bool
+) -> None:
+    """What psycopg says where the socket reports an error and nothing to read: libpq sees none."""
+
+    def lost(*_: object, **__: object) -> None:
+        raise psycopg.OperationalError("connection socket closed")
+
+    def lose() -> None:
+        with connection.pipeline():
+            sent = connection.execute("SELECT 1")
+            monkeypatch.setattr(connection, "wait", lost)
+            if within:
+                sent.fetchone()
+
+    with pytest.raises(psycopg.OperationalError):
+        lose()
+    assert connection.closed
+
+
 def test_a_pipeline_takes_more_than_the_server_reads_at_once(connection: Connection) -> None:
     large = b"x" * 4_000_000
     with connection.pipeline():
