@@ -16,6 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from packhorse.blobs.api import BlobStore, StoredBlob, binary_key
 from packhorse.blobs.digest import Verified
 from packhorse.runtime.auth import require
+from packhorse.runtime.entity_tags import kept
 from packhorse.runtime.http import add_routes
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
@@ -83,7 +84,6 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 _KEPT = "private, max-age=31536000, immutable"
-_ASKED = "private, no-cache"
 
 _router = APIRouter(route_class=StrictRoute, tags=["blobs"])
 
@@ -139,13 +139,12 @@ async def serve_blob(request: Request, sha256: str, media_type: str) -> Response
     found = await anyio.to_thread.run_sync(store.head, binary_key(sha256))
     if found is None:
         raise Problem(404, detail=f"the blob store has no binary sha256:{sha256}")
-    etag = f'"sha256:{sha256}"'
     headers = {
-        "ETag": etag,
+        **kept(f"sha256:{sha256}"),
         "Accept-Ranges": "bytes",
-        "Cache-Control": _ASKED,
         "Content-Type": media_type if re.fullmatch(_MEDIA_TYPE, media_type) else _UNKNOWN,
     }
+    etag = headers["ETag"]
     if etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     part = _wanted(request, found.length, etag)
