@@ -175,7 +175,8 @@ func (r Retries) sent(request *http.Request) (*http.Response, []byte, error) {
 		return nil, nil, err
 	}
 	var said Problem
-	if answer.StatusCode >= 400 && (json.Unmarshal(body, &said) != nil || said.Status == 0) { // a proxy's
+	// What is no problem comes from a proxy.
+	if answer.StatusCode >= 400 && (json.Unmarshal(body, &said) != nil || said.Status == 0) {
 		title := http.StatusText(answer.StatusCode)
 		body, err = json.Marshal(Problem{"about:blank", title, answer.StatusCode, string(body), ""})
 		answer.Header.Set("Content-Type", "application/problem+json")
