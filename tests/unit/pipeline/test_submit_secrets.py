@@ -59,12 +59,17 @@ def submitted(
     [
         ("spark://127.0.0.1:9", ("--executor-python", "/other/python"), "/other/python"),
         (MASTER, (), "/opt/packhorse/bin/python"),
-        (MASTER, ("--deploy-mode", "cluster"), os.environ.get("PYSPARK_PYTHON", "")),
+        (MASTER, ("--deploy-mode", "cluster"), ""),
     ],
 )
 def test_settings_of_spark_are_on_no_command_line(
-    master: str, options: tuple[str, ...], python: str, tmp_path: Path
+    master: str,
+    options: tuple[str, ...],
+    python: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)  # a session of this process may have set it
     with submitted(tmp_path, master, *options) as submit:
         submit.communicate(timeout=600)
     line = (tmp_path / "line").read_text()

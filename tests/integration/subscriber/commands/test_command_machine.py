@@ -80,7 +80,10 @@ class Model:
         return min(covering, key=lambda one: one.up_to, default=None)
 
     def _end_clears(self) -> None:
-        """End those behind which nothing of the subscription is left, as far as it can know."""
+        """End those behind which nothing of the subscription is left, as far as it can know.
+
+        Their end is stored with the position, at what was passed of other agents' packages.
+        """
         ahead = [one for one in self.own if one > self.position]
         running = self.desired is not DesiredState.STOP
         reached = (ahead[0] if ahead else self.end) - 1 if running else self.position
@@ -88,6 +91,7 @@ class Model:
             if clear.up_to <= reached:
                 self.ended[command_id] = APPLIED, clear.removed
                 del self.clears[command_id]
+                self.position = reached
 
     def reset(self, command_id: str, offset: int) -> None:
         if self.desired is not DesiredState.STOP:
