@@ -1,10 +1,10 @@
 """Limits on idle sessions end that of a paused process, also behind a pipeline."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import psycopg
 import pytest
-from psycopg import Connection
+from psycopg import Connection, waiting
 
 from packhorse.db.connect import connect
 from tests.harness.waiting import eventually
@@ -89,24 +89,43 @@ def test_an_error_in_a_pipeline_leaves_a_connection_that_works(connection: Conne
     assert connection.execute("SELECT 3").fetchone() == (3,)
 
 
-@pytest.mark.parametrize("within", [False, True], ids=["at its end", "within it"])
-def test_a_connection_whose_socket_was_lost_in_a_pipeline_is_closed(
-    connection: Connection, monkeypatch: pytest.MonkeyPatch, within: bool
+def alone(connection: Connection) -> None:
+    connection.execute("SELECT 1")
+
+
+def in_a_transaction(connection: Connection) -> None:
+    with connection.transaction():
+        connection.execute("SELECT 1")
+
+
+def within_a_pipeline(connection: Connection) -> None:
+    with connection.pipeline():
+        connection.execute("SELECT 1").fetchone()
+
+
+def at_the_end_of_a_pipeline(connection: Connection) -> None:
+    with connection.pipeline():
+        connection.execute("SELECT 1")
+
+
+@pytest.mark.parametrize(
+    "work", [alone, in_a_transaction, within_a_pipeline, at_the_end_of_a_pipeline]
+)
+def test_a_connection_whose_socket_was_lost_in_a_statement_is_closed(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, work: Callable[[Connection], None]
 ) -> None:
     """What psycopg says where the socket reports an error and nothing to read: libpq sees none."""
 
-    def lost(*_: object, **__: object) -> None:
+    def lost(gen: Generator[object, object, object], *_: object, **__: object) -> object:
+        try:
+            next(gen)
+        except StopIteration as done:  # it had nothing to wait for
+            return done.value
         raise psycopg.OperationalError("connection socket closed")
 
-    def lose() -> None:
-        with connection.pipeline():
-            sent = connection.execute("SELECT 1")
-            monkeypatch.setattr(connection, "wait", lost)
-            if within:
-                sent.fetchone()
-
+    monkeypatch.setattr(waiting, "wait", lost)
     with pytest.raises(psycopg.OperationalError):
-        lose()
+        work(connection)
     assert connection.closed
 
 

@@ -1,16 +1,19 @@
 """psycopg connections whose limits are in force, directly and behind a pooler in session mode."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Self
 
+import psycopg
 from psycopg import AsyncConnection, Connection, Pipeline
 from psycopg.abc import PQGen
 from psycopg.generators import send
+from psycopg.pq import TransactionStatus
 
 from packhorse.db.engine import DEFAULT_TIMEOUTS
 
 _DEFAULTS: Mapping[str, str] = DEFAULT_TIMEOUTS.settings
+_ACTIVE = TransactionStatus.ACTIVE
 
 
 class SessionConnection(Connection[Any]):
@@ -42,6 +45,22 @@ class SessionConnection(Connection[Any]):
             raise
         return connection
 
+    def wait(self, gen: PQGen[Any], *args: Any, **kwargs: Any) -> Any:
+        """Wait as psycopg does, and close a connection whose socket was lost in a statement.
+
+        Where the socket reports an error and nothing to read, libpq sees none: the connection
+        would refuse all that follows, and yet say that it is not closed.
+        """
+        try:
+            return super().wait(gen, *args, **kwargs)
+        except psycopg.OperationalError as error:
+            in_use = self.pgconn.pipeline_status or self.pgconn.transaction_status == _ACTIVE
+            if in_use and type(error) is psycopg.OperationalError and error.sqlstate is None:
+                self.pgconn.finish()
+                with suppress(Exception):  # it would send the rest of a pipeline, and cannot
+                    gen.close()
+            raise
+
     @contextmanager
     def pipeline(self) -> Iterator[Pipeline]:
         """Send the statements of the block together; limits on idle sessions hold behind it."""
@@ -64,17 +83,6 @@ class _SyncedPipeline(Pipeline):
         finally:
             yield from send(self.pgconn)
             yield from self._fetch_gen(flush=False)
-
-    def _exit(self, exc: BaseException | None) -> None:
-        """End the pipeline, or the connection, where a lost socket left libpq in the pipeline.
-
-        It can do nothing any more, and yet would say that it is not closed.
-        """
-        try:
-            super()._exit(exc)
-        finally:
-            if self.level == 0 and self.pgconn.pipeline_status:
-                self.pgconn.finish()
 
 
 class AsyncSessionConnection(AsyncConnection[Any]):
