@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from packhorse.blobs.api import BlobStore, StoredBlob, binary_key
 from packhorse.blobs.digest import Verified
 from packhorse.runtime.auth import require
-from packhorse.runtime.entity_tags import kept
+from packhorse.runtime.entity_tags import EntityTags, kept
 from packhorse.runtime.http import add_routes
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
@@ -144,10 +144,10 @@ async def serve_blob(request: Request, sha256: str, media_type: str) -> Response
         "Accept-Ranges": "bytes",
         "Content-Type": media_type if re.fullmatch(_MEDIA_TYPE, media_type) else _UNKNOWN,
     }
-    etag = headers["ETag"]
-    if etag in request.headers.get("if-none-match", ""):
+    known = EntityTags.parse(request.headers.get("if-none-match", ""), weak=True)
+    if f"sha256:{sha256}" in known:
         return Response(status_code=304, headers=headers)
-    part = _wanted(request, found.length, etag)
+    part = _wanted(request, found.length, headers["ETag"])
     headers["Content-Length"] = str(part.end - part.start if part else found.length)
     if part:
         headers["Content-Range"] = f"bytes {part.start}-{part.end - 1}/{found.length}"

@@ -48,7 +48,9 @@ def test_binaries_in_and_out(serve: Serve) -> None:
         assert whole.headers["content-type"] == "text/css"
         assert "immutable" in whole.headers["cache-control"]
         etag = whole.headers["etag"]
-        assert (await client.get(url, headers={"If-None-Match": etag})).status_code == 304
+        for known in (etag, f'"other", W/{etag}', "*"):
+            assert (await client.get(url, headers={"If-None-Match": known})).status_code == 304
+        assert (await client.get(url, headers={"If-None-Match": f"x{etag}"})).status_code == 400
 
     serve(scenario)
 
