@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import psycopg
 from psycopg import AsyncConnection, Connection, Pipeline
-from psycopg.abc import PQGen
+from psycopg.abc import RV, PQGen
 from psycopg.generators import send
 from psycopg.pq import TransactionStatus
 
@@ -45,7 +45,7 @@ class SessionConnection(Connection[Any]):
             raise
         return connection
 
-    def wait(self, gen: PQGen[Any], *args: Any, **kwargs: Any) -> Any:
+    def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
         """Wait as psycopg does, and close a connection whose socket was lost in a statement.
 
         Where the socket reports an error and nothing to read, libpq sees none: the connection
