@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from packhorse.jobs.filters import InvalidFilter, Template, parse_templates
+from packhorse.runtime.strict_json import same_json
 
 _CONDITION = re.compile(r"([^=<>!~]+)([=<>!~]+)(.*)", re.DOTALL)
 
@@ -20,7 +21,7 @@ def template_of(texts: Sequence[str]) -> Template:
     template: dict[str, Any] = {}
     for text in texts:
         key, value = _parsed(text)
-        if template.setdefault(key, value) != value:
+        if not same_json(json.dumps(template.setdefault(key, value)), json.dumps(value)):
             raise InvalidFilter(f"{text[:80]!r}: the property is compared so with another value")
     parse_templates([template])
     return template

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 
@@ -18,6 +19,23 @@ def json_of(text: str, *, numbers: Callable[[str], Any] | None = None) -> Any:
         parse_int=numbers,
         parse_constant=_refuse_constant,
     )
+
+
+def same_json(one: str | bytes, other: str | bytes) -> bool:
+    """Return whether two JSON texts say the same, as jsonb compares them.
+
+    1 is 1.0, and true is not 1, as it is to Python. Raises `ValueError` for what is no JSON.
+    """
+    return bool(_comparable(one) == _comparable(other))
+
+
+def _comparable(text: str | bytes) -> Any:
+    """Return what JSON says, with each number in a tuple, so that no boolean equals it."""
+    return json.loads(text, parse_float=_number, parse_int=_number)
+
+
+def _number(text: str) -> tuple[Decimal]:
+    return (Decimal(text),)
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -115,6 +115,13 @@ def test_declaring_again_changes_nothing(site: Schedules) -> None:
     assert declare(site, wanted) == first
 
 
+def test_a_property_of_another_type_is_a_new_definition(site: Schedules) -> None:
+    first = declare(site, definition(action=JobAction("a/b", {"x": 1})))
+    now = declare(site, definition(action=JobAction("a/b", {"x": True})))
+    assert (now.version, now.definition.action.properties["x"]) == (first.version + 1, True)
+    assert site.stored().definition.action.properties["x"] is True
+
+
 def test_a_new_definition_of_the_program_is_followed(site: Schedules) -> None:
     declare(site, definition())
     now = declare(site, definition(when=Every(timedelta(hours=2))))

@@ -47,8 +47,10 @@ def test_what_is_no_condition_is_refused(text: str) -> None:
 
 def test_several_conditions_hold_together_and_do_not_contradict() -> None:
     assert template_of(["size>=1", "size<9"]) == {">=size": 1, "<size": 9}
-    with pytest.raises(InvalidFilter, match="another value"):
-        template_of(["size=1", "size=2"])
+    assert template_of(["size=1", "size=1.0"]) == {"=size": 1}
+    for texts in (["size=1", "size=2"], ["size=1", "size=true"], ["size=0", "size=false"]):
+        with pytest.raises(InvalidFilter, match="another value"):
+            template_of(texts)
 
 
 @given(st.dictionaries(st.tuples(st.sampled_from(OPERATORS), NAMES), VALUES, max_size=5))

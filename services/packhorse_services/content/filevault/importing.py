@@ -1,6 +1,5 @@
 """A content package into a tree: nodes batch by batch, their binaries durable before them."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -12,6 +11,7 @@ from packhorse.content.node import Binary, InvalidNode, Node
 from packhorse.content.schemas import BinaryReference, NodeBody
 from packhorse.content.tree import FOLDER
 from packhorse.runtime.reasons import reason_of
+from packhorse.runtime.strict_json import same_json
 from packhorse_services.content.filevault.package import (
     ContentPackage,
     LeftOut,
@@ -129,7 +129,7 @@ def _same(before: Node, node: Node) -> bool:
     return (
         before.type == node.type
         and sorted(before.binaries, key=lambda one: one.name) == list(node.binaries)
-        and json.loads(before.properties) == json.loads(node.properties)
+        and same_json(before.properties, node.properties)
     )
 
 

@@ -4,6 +4,7 @@ Every function is called in a transaction as the bookkeeper, and commits with it
 signalled by a hint.
 """
 
+import json
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -31,6 +32,7 @@ from packhorse.jobs.scheduling.planning import first_fire_time
 from packhorse.jobs.scheduling.rows import COLUMNS, schedule_of, values_of
 from packhorse.jobs.scheduling.timing import At
 from packhorse.jobs.store.finishing import end_waiting
+from packhorse.runtime.strict_json import same_json
 
 DECLARED = "@declared"
 """The origin of schedules that programs of the product declare."""
@@ -250,9 +252,11 @@ def _select(connection: Connection, rest: str, values: tuple[Any, ...]) -> list[
 
 
 def _same(stored: ScheduleDefinition, wanted: ScheduleDefinition) -> bool:
-    """Compare, with properties as the database would give them back."""
-    properties = orjson.loads(orjson.dumps(wanted.action.properties))
-    return stored == replace(wanted, action=replace(wanted.action, properties=properties))
+    """Compare, properties as the database does."""
+    properties = stored.action.properties
+    return stored == replace(
+        wanted, action=replace(wanted.action, properties=properties)
+    ) and same_json(json.dumps(properties), orjson.dumps(wanted.action.properties))
 
 
 def _hint(connection: Connection) -> None:
