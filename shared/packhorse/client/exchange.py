@@ -61,10 +61,15 @@ class Answer:
         url, _, relation = self.headers.get("link", "").partition(">")
         return url.lstrip("<") if 'rel="next"' in relation else None
 
-    def document(self) -> Any:
-        """Return what it holds. Raises `Unreadable` for what is no JSON."""
+    def document(self, numbers: Callable[[str], Any] | None = None) -> Any:
+        """Return what it holds, its numbers as `numbers` reads them, or else as Python does.
+
+        Raises `Unreadable` for what is no JSON.
+        """
         try:
-            return json.loads(self.content, object_hook=Document)
+            return json.loads(
+                self.content, object_hook=Document, parse_float=numbers, parse_int=numbers
+            )
         except ValueError as error:
             raise Unreadable(f"{self.url} answered with what is no JSON: {error}") from error
 

@@ -130,6 +130,30 @@ def test_a_content_package_goes_in_and_out_over_http_through_lost_answers(
     assert files(tmp_path / "out.zip") == files(given)
 
 
+def test_a_package_has_every_digit_of_a_number(
+    author: Author, service: tuple[str, Faulty], tmp_path: Path
+) -> None:
+    exact = {"frac": "12345678901234567.891", "huge": "7" * 310 + ".5", "int": "9" * 30}
+    plain = {"half": "0.50", "long": "9223372036854775807", "list": "[1.5, 2.25]"}
+    written = ", ".join(f'"{name}": {number}' for name, number in {**exact, **plain}.items())
+    with author.connection() as conn:
+        tree.upsert(conn, [Node("/a", "my:Type", f"{{{written}}}")])
+    for where in (("--server", service[0], "--token", "admin"), ()):
+        out, at = tmp_path / f"out{len(where)}.zip", f"/copy{len(where)}"
+        author.run("export", "/a", out, "--as-package", *where)
+        [described_as] = described(out).values()
+        assert {name: described_as[name] for name in exact} == {
+            name: f"{{Decimal}}{number}" for name, number in exact.items()
+        }
+        author.run("import", out, "--at", at, *where)
+        found = json.loads(author.nodes()[f"{at}/a"].properties)
+        assert {name: found[name] for name in exact} == exact
+        assert {f"{name}@TypeHint" for name in exact} < set(found)
+        assert [found[name] for name in plain] == [0.5, 2**63 - 1, [1.5, 2.25]]
+        again = author.run("import", out, "--at", at, "--json", *where)
+        assert json.loads(again.stdout)["nodes"] == 0
+
+
 def test_over_http_is_the_same_as_on_the_database(
     author: Author, service: tuple[str, Faulty], tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -108,7 +109,8 @@ class PackageExport:
 
     def _write(self, node: Node, data: Binary | None) -> None:
         """Write a file's bytes, and the `.content.xml` of what a file or folder does not say."""
-        names, given = _names(node.path, self._files), json.loads(node.properties)
+        names = _names(node.path, self._files)
+        given = json.loads(node.properties, parse_float=Decimal)
         binaries = {one.name: one for one in node.binaries}
         if data is not None and node.path != ROOT:
             self._files.add(node.path)

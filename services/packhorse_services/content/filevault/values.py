@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from packhorse_services.content.transfer.sources import NotImportable
@@ -76,7 +77,7 @@ class JcrValue:
 
     @classmethod
     def of_json(cls, value: Any, hint: str) -> "JcrValue":
-        """Return the value of a property in JSON. Raises `NoValue`."""
+        """Return the value of a property in JSON, with fractions as decimals. Raises `NoValue`."""
         values = value if isinstance(value, list) else [value]
         kinds = {_kind(one) for one in values}
         kind = hint.removesuffix("[]") or next(iter(kinds), "String")
@@ -145,13 +146,19 @@ def _kind(value: Any) -> str:
         return "Boolean"
     if isinstance(value, int):
         return "Long" if value in _LONG else "Decimal"
-    if isinstance(value, float):
-        return "Double"
+    if isinstance(value, Decimal):
+        return "Double" if _as_double(value) == value else "Decimal"
     if isinstance(value, str):
         return "String"
     raise NoValue("null, and objects and lists in it, have no form in JCR")
 
 
 def _written(value: Any) -> str:
-    _kind(value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    kind = _kind(value)
+    if kind == "Double":
+        value = float(value)
+    return str(value).lower() if kind == "Boolean" else str(value)
+
+
+def _as_double(value: Decimal) -> Decimal:
+    return Decimal(repr(float(value)))

@@ -173,17 +173,21 @@ class RemoteTree:
     def _nodes(self, path: str) -> Iterator[Node]:
         url: str | None = f"/subtrees{quoted(path)}?limit={_PAGE}"
         while url is not None:
-            page = orjson.loads(self._client.answer(url, "content").content)
+            page = self._read(url)
             for one in page["nodes"]:
                 yield _node(one)
             url = page["next"]
+
+    def _read(self, url: str) -> Any:
+        """Return what the service says, with numbers that `orjson.dumps` writes as they came."""
+        return self._client.answer(url, "content").document(numbers=orjson.Fragment)
 
     def existing(self, paths: Sequence[str]) -> Mapping[str, Node]:
         """Return those of the nodes that are there, asked for one by one."""
         found = {}
         for path in paths:
             with suppress(NotFound):
-                found[path] = _node(self._client.node(path))
+                found[path] = _node(self._read(f"/content{quoted(path)}"))
         return found
 
     def put_nodes(self, nodes: Sequence[Node]) -> None:
