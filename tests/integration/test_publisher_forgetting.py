@@ -9,6 +9,7 @@ from packhorse.blobs.open import open_blobs
 from packhorse.db.connect import connect
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
+from packhorse.messaging.api import Bounds
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from packhorse.messaging.topics import standard_topics
 from packhorse_services.publisher.assembly.housekeeping import Housekeeping
@@ -33,7 +34,8 @@ def author(database_url: str, tmp_path: Path, log: MemoryLog) -> Iterator[Author
 def forget_below(author: Author, offset: int, limit: int) -> int:
     with connect(author.database_url, "tests") as connection:
         act_as(connection, BOOKKEEPER)
-        return outbox_rows.forget_below(connection, offset, limit)
+        identity = author.journal.identity(TOPICS.package)
+        return outbox_rows.forget_below(connection, identity, offset, limit)
 
 
 def tidy(author: Author) -> None:
@@ -81,6 +83,27 @@ def test_what_an_earlier_log_had_is_forgotten_whatever_its_offset(
     assert offsets(author) == [1]
 
 
+def test_what_a_new_log_has_is_not_forgotten_at_the_bounds_of_the_one_before(
+    author: Author, log: MemoryLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica = author.replica()
+    publish(replica, *[request("/p")] * 5)
+    author.journal.truncate(TOPICS.package, 4)
+    before = author.journal.bounds(TOPICS.package)
+
+    def made_anew_meanwhile(topic: str) -> Bounds:
+        monkeypatch.undo()
+        log.remove_topic(topic)
+        author.journal.create_topics(standard_topics(TOPICS))
+        replica.close()
+        publish(replica, *[request("/p")] * 2)
+        return before
+
+    monkeypatch.setattr(author.journal, "bounds", made_anew_meanwhile)
+    tidy(author)
+    assert offsets(author) == [0, 1]
+
+
 def test_r5_a_key_that_outlives_its_distribution_keeps_the_answer(author: Author) -> None:
     publish(author.replica(), request("/p"))
     [first] = publish(author.replica(), request("/p", key="k"))
@@ -108,7 +131,7 @@ def test_finding_nothing_to_forget_costs_no_reading_of_the_table(author: Author)
         with connection.transaction():
             plan = connection.execute(
                 "EXPLAIN " + outbox_rows.FORGET,
-                (1000, 1, 1000, 1000),
+                (1000, "", 1, 1000, 1000),
             ).fetchall()
     lines = "\n".join(line for (line,) in plan)
     assert "outbox_placed" in lines

@@ -19,7 +19,9 @@ def site(database_url: str, tmp_path: Path) -> Site:
 
 def forget(s: PublisherService) -> int:
     with connect(s.author.database_url, "tests") as connection:
-        return outbox_rows.forget_below(connection, s.journal.bounds(TOPICS.package).oldest, 100)
+        identity = s.journal.identity(TOPICS.package)
+        oldest = s.journal.bounds(TOPICS.package).oldest
+        return outbox_rows.forget_below(connection, identity, oldest, 100)
 
 
 async def statuses(s: PublisherService, ids: list[str]) -> list[int]:

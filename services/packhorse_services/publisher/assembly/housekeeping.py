@@ -46,8 +46,9 @@ class Housekeeping:
         _repeat(self._pool, lambda c: commands.forget(c, _KEEP_COMMANDS_S, _BATCH))
         _repeat(self._pool, lambda c: release_rows.forget(c, _KEEP_RELEASES_S, _BATCH))
         _repeat(self._pool, lambda c: sample_rows.forget(c, sample_rows.KEPT_S, _BATCH))
+        identity = self._journal.identity(self._topic)
         oldest = self._journal.bounds(self._topic).oldest
-        rows = _repeat(self._pool, lambda c: outbox_rows.forget_below(c, oldest, _BATCH))
+        rows = _repeat(self._pool, lambda c: outbox_rows.forget_below(c, identity, oldest, _BATCH))
         if keys or rows or unused:
             forgotten = {"keys": keys, "distributions": rows, "producers": unused}
             logger.info("forgot old requests", extra=forgotten)

@@ -206,14 +206,15 @@ def entries_above(connection: Connection, number: Number) -> Iterator[PackageEnt
             return
 
 
-def forget_below(connection: Connection, offset: int, limit: int) -> int:
+def forget_below(connection: Connection, journal_id: str, offset: int, limit: int) -> int:
     """Remove up to `limit` distributions that the log has forgotten; returns how many.
 
-    Those of an earlier log go first, whatever their offsets. A package that is not in the journal
+    Those of an earlier log go first, whatever their offsets. `offset` is the oldest of the log
+    `journal_id`: where the packages are in another one by now it says nothing. A package that is not in the journal
     yet stays, and keeps none of the others. An idempotency key that lives longer than its
     distribution keeps the offset.
     """
-    row: Any = connection.execute(FORGET, (limit, offset, limit, limit)).fetchone()
+    row: Any = connection.execute(FORGET, (limit, journal_id, offset, limit, limit)).fetchone()
     return int(row[0])
 
 
@@ -224,7 +225,8 @@ FORGET = """
         ORDER BY generation, log_offset LIMIT %s FOR UPDATE SKIP LOCKED
     ), below AS (
         SELECT outbox.epoch, outbox.sequence FROM bookkeeping.outbox
-        WHERE generation = (SELECT generation FROM bookkeeping.slot) AND log_offset < %s
+        WHERE generation = (SELECT generation FROM bookkeeping.slot WHERE journal_id = %s)
+            AND log_offset < %s
         ORDER BY generation, log_offset LIMIT %s FOR UPDATE SKIP LOCKED
     ), gone AS (
         DELETE FROM bookkeeping.outbox WHERE (epoch, sequence) IN (
