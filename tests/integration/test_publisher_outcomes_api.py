@@ -16,7 +16,9 @@ from packhorse.wire.messages import (
     Status,
     SubscriptionState,
 )
+from packhorse_services.publisher.assembly.housekeeping import OutcomeHousekeeping
 from packhorse_services.publisher.commands import command_rows
+from tests.harness.borrowing import pooled
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publisher_site import (
     Site,
@@ -201,7 +203,15 @@ def test_r16_a_subscriber_of_hours_ago_is_shown_after_a_restart(site: Site) -> N
         assert await states(s, ids[1]) == {"gone": "QUEUED", "late": "IMPORTED"}
 
     async def weeks_later(s: PublisherService) -> None:
-        assert await states(s, ids[1]) == {}
+        """It is known for as long as the packages are that it may still import."""
+        week_ms = 7 * 86_400_000
+        for retention_ms, known in ((2 * week_ms, 2), (-1, 2), (2**63 - 1, 2), (week_ms, 0)):
+            s.journal.retain(TOPICS.package, retention_ms)
+            with pooled(s.author.database_url, "tests") as pool:
+                OutcomeHousekeeping(
+                    pool, s.journal, TOPICS.package, AGENT, keep_failed_s=3600
+                ).tidy()
+            assert len(await states(s, ids[1])) == known
 
     site.run(before)
     for hours, scenario in ((5, hours_later), (60, days_later), (24 * 8, weeks_later)):

@@ -43,8 +43,11 @@ _READ_ALL = """
     WHERE (forgotten_at IS NULL OR forgotten_at < seen_at)
 """
 
-_READ = f"""{_READ_ALL}
+_READ_SILENT = f"""{_READ_ALL}
     AND agent = %s AND seen_at < clock_timestamp() - make_interval(secs => %s)
+"""
+
+_READ = f"""{_READ_SILENT}
     AND seen_at > clock_timestamp() - make_interval(secs => %s)
 """
 
@@ -82,11 +85,11 @@ def read_all(connection: Connection) -> list[AnnouncementAge]:
     return [AnnouncementAge(*row) for row in rows]
 
 
-async def read_async(
-    connection: AsyncConnection, agent: str, *, above_s: float, below_s: float
+async def read_silent(
+    connection: AsyncConnection, agent: str, above_s: float
 ) -> list[AnnouncementAge]:
-    """Return the same as `read`."""
-    rows = await connection.execute(_READ, (agent, above_s, below_s))
+    """Return who follows the agent and was last heard of longer ago, else as `read`."""
+    rows = await connection.execute(_READ_SILENT, (agent, above_s))
     return [AnnouncementAge(*row) for row in await rows.fetchall()]
 
 

@@ -9,7 +9,7 @@ from packhorse.messaging import kafka
 from packhorse.messaging.kafka.inquiry import Inquiry
 
 SET_UP = {"create_topics", "delete_records", "describe_configs", "incremental_alter_configs"}
-"""Of commands that set topics up, of an operator's for what is kept, and of the first append."""
+"""Of commands that set topics up, for what is kept, and of the first append."""
 ALL_THE_TIME = {"describe_topics"}
 """For the topic's id, which no other request returns."""
 LOCAL = {"poll"}

@@ -10,6 +10,7 @@ from packhorse.bookkeeping import subscriber_rows
 from packhorse.db.pool import Lender
 from packhorse.db.transactions import writing
 from packhorse.messaging.api import Journal
+from packhorse.messaging.faults import how_long
 from packhorse.wire.topics import PACKAGE_RETENTION_MS
 from packhorse_services.publisher.commands import command_rows as commands
 from packhorse_services.publisher.outbox import idempotency, outbox_rows, producers, release_rows
@@ -20,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 _BATCH, _MOST_BATCHES = 1_000, 100
 _WEEK_S = PACKAGE_RETENTION_MS / 1000
+_CENTURY_S = 100 * 365 * 24 * 3600.0
 _KEEP_COMMANDS_S = 30 * 24 * 3600.0
 _KEEP_RELEASES_S = 30 * 24 * 3600.0
 
@@ -77,17 +79,26 @@ class OutcomeHousekeeping:
         agent = self._agent
         identity = self._journal.identity(self._topic)
         oldest = self._journal.bounds(self._topic).oldest
+        silence_s = _silence_s(self._journal.retention_ms(self._topic))
         limits: Any = {"failed_s": self._keep_failed_s, "limit": _BATCH}
         old: list[Callable[[Connection], int]] = [
             lambda c: outcome_rows.forget(c, agent, identity, oldest, **limits),
             lambda c: outcome_rows.forget_of_other_logs(
                 c, agent, identity, others_s=_WEEK_S, **limits
             ),
-            lambda c: subscriber_rows.remove_silent(c, agent, _WEEK_S, _BATCH),
+            lambda c: subscriber_rows.remove_silent(c, agent, silence_s, _BATCH),
         ]
         removed = sum(_repeat(self._pool, forget) for forget in old)
         if removed:
             logger.info("forgot old outcomes and subscribers", extra={"rows": removed})
+
+
+def _silence_s(retention_ms: int) -> float:
+    """Return for how long the silent are known: a week, and longer where packages are kept longer.
+
+    Never longer than the database can count back.
+    """
+    return min(max(_WEEK_S, how_long(retention_ms) / 1000), _CENTURY_S)
 
 
 def _repeat(pool: Lender, forget: Callable[[Connection], int]) -> int:

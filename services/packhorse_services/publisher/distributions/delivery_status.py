@@ -15,7 +15,6 @@ from psycopg_pool import AsyncConnectionPool
 from packhorse.bookkeeping import subscriber_rows
 from packhorse.db.transactions import as_bookkeeper
 from packhorse.wire.messages import SubscriberState, SubscriptionState
-from packhorse.wire.topics import PACKAGE_RETENTION_MS
 from packhorse_services.publisher.distributions.import_moments import imported_by
 from packhorse_services.publisher.outcomes.distribution_state import Reached, ReachedBy
 from packhorse_services.publisher.outcomes.status_watermark import StatusWatermark
@@ -26,7 +25,6 @@ from packhorse_services.publisher.queues.subscribers import FORGOTTEN_S, Announc
 
 Pool = AsyncConnectionPool[AsyncConnection]
 
-_SHOWN_S = PACKAGE_RETENTION_MS / 1000
 _OVERLAP_S = 3600.0
 _SKEW_MS = 3_600_000
 """How far the clocks of publisher and journal may be apart, beside a day of silence."""
@@ -212,15 +210,15 @@ class DeliveryStatusQuery:
     async def _silent(
         self, connection: AsyncConnection, accepted_ms: float
     ) -> Mapping[str, _Subscription]:
-        """Return the subscriptions of subscribers silent for a day, but not as long as a package.
+        """Return the subscriptions of subscribers silent for a day, as long as they are known.
 
         All their reports are recorded by now: they came before we started, or a day ago. They
         have nothing that was accepted since, whatever its offset (R31).
         """
         if not self._watermark.is_certain():
             return {}
-        rows = await subscriber_rows.read_async(
-            connection, self._queues.agent, above_s=FORGOTTEN_S - _OVERLAP_S, below_s=_SHOWN_S
+        rows = await subscriber_rows.read_silent(
+            connection, self._queues.agent, FORGOTTEN_S - _OVERLAP_S
         )
         silent: dict[str, _Subscription] = {}
         for row in rows:

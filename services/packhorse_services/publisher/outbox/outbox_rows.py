@@ -210,9 +210,9 @@ def forget_below(connection: Connection, journal_id: str, offset: int, limit: in
     """Remove up to `limit` distributions that the log has forgotten; returns how many.
 
     Those of an earlier log go first, whatever their offsets. `offset` is the oldest of the log
-    `journal_id`: where the packages are in another one by now it says nothing. A package that is not in the journal
-    yet stays, and keeps none of the others. An idempotency key that lives longer than its
-    distribution keeps the offset.
+    `journal_id`: where the packages are in another one by now it says nothing. A package that is
+    not in the journal yet stays, and keeps none of the others. An idempotency key that lives
+    longer than its distribution keeps the offset.
     """
     row: Any = connection.execute(FORGET, (limit, journal_id, offset, limit, limit)).fetchone()
     return int(row[0])
