@@ -152,12 +152,18 @@ class Lease(WorkerComponent):
         return epoch
 
     def _lock_if_free(self, connection: Connection) -> str | None:
-        """Return the former holder and keep the row locked, or None while somebody holds it."""
+        """Return the former holder and keep the row locked, or None while somebody holds it.
+
+        A lease that ends later than one that begins now is cut: the database's clock was set back.
+        """
         connection.execute(
             """
             INSERT INTO bookkeeping.lease (holder, epoch, expires_at)
-            VALUES ('', 0, '-infinity') ON CONFLICT DO NOTHING
-            """
+            VALUES ('', 0, '-infinity') ON CONFLICT (singleton) DO UPDATE
+            SET expires_at = clock_timestamp() + make_interval(secs => %(lease_s)s)
+            WHERE lease.expires_at > clock_timestamp() + make_interval(secs => %(lease_s)s)
+            """,
+            {"lease_s": self._duration_s},
         )
         rows = connection.execute(
             """

@@ -10,7 +10,7 @@ from packhorse.jobs.job import JobLost, JobProgress, JobState
 from packhorse.jobs.store import finishing, leases, statistics
 from packhorse.jobs.store.claims import check
 from packhorse.jobs.store.notes import MOST_LINES, Notes, note
-from packhorse.jobs.store.rescue import forget_workers
+from packhorse.jobs.store.rescue import forget_workers, rescue
 from tests.harness.jobs.store import Store
 
 
@@ -53,6 +53,25 @@ def test_a_paused_worker_cannot_end_what_another_took_over(store: Store) -> None
     assert paused.end(old).state is None
     assert paused.renew() == []
     assert other.end(new).state is JobState.SUCCEEDED
+
+
+def test_r28_a_clock_that_was_set_back_makes_no_lease_longer(store: Store) -> None:
+    store.add("free/a")
+    gone, _ = store.worker("i1"), store.worker("i2")
+    gone.claim("free")
+    left = "SELECT lease_until - clock_timestamp() FROM jobs.worker ORDER BY instance"
+    with store.transaction() as connection:
+        connection.execute(
+            "UPDATE jobs.worker SET lease_until = lease_until + interval '1 hour' "
+            "WHERE runtime_id = %s",
+            (gone.run.runtime_id,),
+        )
+    assert store.rescue() == []
+    [[of_gone], [of_live]] = store.rows(left)
+    assert of_live < of_gone < timedelta(seconds=leases.LEASE_S)
+    with store.transaction() as connection:
+        [rescued] = rescue(connection, lease_s=0)
+    assert rescued.held.instance == "i1"
 
 
 def test_a_job_that_ends_its_process_is_given_up(

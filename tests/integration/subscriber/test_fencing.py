@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -57,6 +58,20 @@ def test_r11_a_paused_workers_lease_runs_out_by_the_databases_clock(workers: Wor
     assert try_for_lease(second) == 2
     assert try_for_lease(first) is None
     assert first.lease.epoch() is None
+
+
+def test_r28_a_clock_of_the_database_that_was_set_back_makes_no_lease_longer(
+    workers: Workers,
+) -> None:
+    paused, other = workers(lease_s=3600), workers(lease_s=3600)
+    try_for_lease(paused)
+    with psycopg.connect(paused.url) as connection:
+        connection.execute("UPDATE bookkeeping.lease SET expires_at = expires_at + interval '1 d'")
+    assert try_for_lease(other) is None
+    left = "SELECT expires_at - clock_timestamp() FROM bookkeeping.lease"
+    [(left_of_it,)] = rows_of(paused.url, left)
+    assert left_of_it < timedelta(seconds=3600)
+    assert try_for_lease(paused) == 1
 
 
 def test_r28_the_lease_does_not_follow_a_workers_clock(workers: Workers) -> None:

@@ -123,7 +123,8 @@ class LeaseHeartbeat(WorkerComponent):
         rescued = _RESCUE_BATCH
         while rescued == _RESCUE_BATCH and self.is_valid(self._clock.monotonic()):
             with self._transaction() as connection:
-                rescued = len(rescue.rescue(connection, _RESCUE_BATCH))
+                lost = rescue.rescue(connection, _RESCUE_BATCH, lease_s=self._settings.lease_s)
+                rescued = len(lost)
             JOBS_RESCUED.inc(rescued)
             self._renew()
         if now >= self._next_forget:
