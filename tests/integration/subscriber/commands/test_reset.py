@@ -160,8 +160,9 @@ def test_who_reset_what_is_written_down(feed: Feed, worker: Worker) -> None:
     assert rows == [("sub", "main", "operator", "RESET", {"from": 2, "to": 0, "epoch": 2})]
 
 
+@pytest.mark.parametrize("to", [-1, 0], ids=["where it is", "forward"])
 def test_a_clear_that_was_not_done_does_not_remove_what_a_reset_brings_back(
-    feed: Feed, worker: Worker
+    feed: Feed, worker: Worker, to: int
 ) -> None:
     with following(worker) as follower:
         worker.begin()
@@ -170,12 +171,12 @@ def test_a_clear_that_was_not_done_does_not_remove_what_a_reset_brings_back(
         cleared = feed.clear("sub", last)
         follower.catch_up()
         assert [state for state, *_ in reported(worker, feed, cleared)] == [CommandState.SEEN]
-        assert reset(follower, feed, 0)[0] is APPLIED
+        assert reset(follower, feed, to)[0] is APPLIED
         worker.run()
-    assert set(content_of(worker.url)) == {"/n1", "/n2", "/n3"}
+    assert set(content_of(worker.url)) == {f"/n{number}" for number in range(to + 1, 4)}
     (_, (state, removed, reason)) = reported(worker, feed, cleared)
     assert (state, removed) == (REJECTED, 0)
-    assert "reset to 0" in reason
+    assert f"reset to {to}" in reason
 
 
 def test_a_subscription_that_never_ran_is_stopped_and_reset(feed: Feed, worker: Worker) -> None:
