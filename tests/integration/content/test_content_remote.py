@@ -222,6 +222,9 @@ def test_many_files_take_few_requests(
     author.run("export", "/a", tmp_path / "out")
     assert files_below(tmp_path / "out") == files_below(content)
     assert app.requests < 20
+    app.requests = 0
+    assert author.imported(content, "/" + "x" * 1_500)["files"] == 1_200, "of 1.8 MB of paths"
+    assert app.requests < 30
 
 
 def test_pages_of_a_subtree_and_archives_are_bounded(serve: Serve) -> None:

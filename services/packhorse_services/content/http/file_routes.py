@@ -25,7 +25,6 @@ from packhorse_services.content.http import files
 from packhorse_services.content.http.uploads import StoredBinary
 
 MAX_FILES = 1_000
-_MAX_BODY = 4 * 1024 * 1024
 _MOST = 8
 """Archives that come in at a time: each lies in memory. One caller may send half of them, so that
 nobody waits for another one's slow body (R33)."""
@@ -78,12 +77,7 @@ def mount(app: FastAPI) -> None:
     add_routes(app, _router)
 
 
-@_router.post(
-    "/files",
-    tags=["content"],
-    dependencies=[Depends(allow_body(_MAX_BODY))],
-    responses=documented(400, 413, 415, 503),
-)
+@_router.post("/files", tags=["content"], responses=documented(400, 413, 415, 503))
 async def put_files(request: Request, body: FilesBody, caller: Writer) -> FileOutcomes:
     """Write nodes of the type `file`, each with its bytes as the binary `data`, and folders.
 

@@ -30,6 +30,8 @@ DATA = "data"
 _THREADS = 4
 _BATCH_FILES = 1000
 _BATCH_BYTES = 8 * 1024 * 1024
+_BATCH_PATH_BYTES = 384 * 1024
+"""A batch is one request of 1 MiB; JSON doubles a quote and a backslash."""
 
 
 @dataclass(slots=True)
@@ -94,19 +96,21 @@ class FolderImport:
     def _batches(self, entries: Iterable[SourceEntry]) -> Iterator[ImportBatch]:
         """Group entries whose names are paths; a batch's small files fit into memory."""
         yield ImportBatch(folders=[self._base] if self._base else [])
-        batch, size = ImportBatch(), 0
+        batch, size, named = ImportBatch(), 0, 0
         for entry in entries:
             path = self._admit(entry)
             if path is None:
                 continue
+            named += len(path.encode())
             if entry.open is None:
                 batch.folders.append(path)
             else:
                 batch.files[path] = entry
                 size += min(entry.size, SMALL_BYTES)
-            if len(batch.files) + len(batch.folders) >= _BATCH_FILES or size >= _BATCH_BYTES:
+            full = len(batch.files) + len(batch.folders) >= _BATCH_FILES
+            if full or size >= _BATCH_BYTES or named >= _BATCH_PATH_BYTES:
                 yield batch
-                batch, size = ImportBatch(), 0
+                batch, size, named = ImportBatch(), 0, 0
         yield batch
 
     def _admit(self, entry: SourceEntry) -> str | None:
