@@ -14,6 +14,7 @@ import (
 	mathrand "math/rand"
 	"net"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +25,9 @@ const (
 	Forever        time.Duration = math.MaxInt64 // as producers do
 	longestRefusal               = 1 << 20       // bytes
 )
+
+// The first DELETE of a job ends it where it waits, and a second one forgets it.
+var job = regexp.MustCompile(`/jobs/\d+$`)
 
 // Retries is a http.RoundTripper that sends a request again, under one Idempotency-Key, while the
 // service is full (429) or away (502, 503, 504) or its answer is lost, and waits as Retry-After says.
@@ -128,6 +132,9 @@ func (r Retries) prepared(asked *http.Request) *http.Request {
 func mayArriveTwice(request *http.Request) bool {
 	if request.Header.Get("Idempotency-Key") != "" {
 		return true
+	}
+	if request.Method == http.MethodDelete && job.MatchString(request.URL.Path) {
+		return false
 	}
 	switch request.Method {
 	case http.MethodGet, http.MethodHead:

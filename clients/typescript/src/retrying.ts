@@ -32,6 +32,8 @@ const LONGEST_TIMER = 2 ** 31 - 1;
 const LONGEST_REFUSAL = 2 ** 20; // bytes; what is behind them is not read
 /** A signal reaches a request only while something refers to the request: Node.js holds it weakly. */
 const underWay = new Set<Request>();
+/** Its first DELETE ends a job that waits, and a second one forgets it. */
+const JOB = /\/jobs\/\d+$/;
 const NOT_REACHED = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT)$/;
 
 /**
@@ -75,9 +77,10 @@ function prepared(request: Request, repeatable: boolean): Request {
   return request;
 }
 
-function mayArriveTwice({ method, headers }: Request): boolean {
+function mayArriveTwice({ method, headers, url }: Request): boolean {
   if (headers.has("Idempotency-Key")) return true;
   if (["GET", "HEAD"].includes(method)) return true;
+  if (method === "DELETE" && JOB.test(new URL(url).pathname)) return false;
   // a second try may not meet the condition that the first one has met
   const conditional = headers.has("If-Match") || headers.has("If-None-Match");
   return ["PUT", "DELETE"].includes(method) && !conditional;

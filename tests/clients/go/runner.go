@@ -36,8 +36,8 @@ type document = map[string]any
 
 var calls = map[string]func(context.Context, asked, packhorse.Retries) (any, error){
 	"distribute": distribute, "queues": queues, "errors": failed, "clear": clearQueue,
-	"add_job": addJob, "job": getJob, "produce": produce, "put_node": putNode, "node": getNode,
-	"topology": getTopology, "blob": throughBlob, "download": download, "events": events,
+	"add_job": addJob, "job": getJob, "remove_job": removeJob, "produce": produce,
+	"put_node": putNode, "node": getNode, "topology": getTopology, "blob": throughBlob, "download": download, "events": events,
 }
 
 func publisherAt(a asked, retries packhorse.Retries) *publisher.APIClient {
@@ -137,6 +137,11 @@ func getJob(c context.Context, a asked, retries packhorse.Retries) (any, error) 
 	job, _, err := jobsAt(a, retries).JobsAPI.GetJob(c, a.Number).Execute()
 	size := job.GetProperties()["size"]
 	return document{"number": job.GetNumber(), "state": job.GetState(), "size": size}, err
+}
+
+func removeJob(c context.Context, a asked, retries packhorse.Retries) (any, error) {
+	_, err := jobsAt(a, retries).JobsAPI.RemoveJob(c, a.Number).Execute()
+	return nil, err
 }
 
 func contentAt(a asked, retries packhorse.Retries) *content.APIClient {

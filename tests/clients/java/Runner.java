@@ -71,6 +71,9 @@ public class Runner {
             "number", found.getNumber(),
             "state", found.getState(),
             "size", found.getProperties().get("size"));
+      case "remove_job":
+        new JobsApi(client).removeJob(asked.path("number").asLong(), null, null);
+        return null;
       case "produce":
         return produced(asked, client);
       case "put_node":

@@ -73,6 +73,9 @@ const CALLS: Record<string, (asked: Asked, settings: Follow) => Promise<unknown>
     const { data } = await jobs.getJob({ path: { number }, throwOnError });
     return { number: data.number, state: data.state, size: data.properties.size };
   },
+  async remove_job({ number }) {
+    await jobs.removeJob({ path: { number }, throwOnError });
+  },
   async produce({ name, path, sequences }) {
     const { data } = await publisher.registerProducer({ path: { name }, throwOnError });
     const repeated = [];

@@ -119,6 +119,7 @@ RESULTS: Mapping[str, Callable[[Any], Any]] = {
         "state": found.state,
         "size": found.properties.get("size"),
     },
+    "remove_job": lambda _: None,
     "put_node": lambda found: {"path": found.path},
     "node": lambda found: {
         "path": found.path,

@@ -89,6 +89,15 @@ def test_a_clear_without_a_bound_is_not_sent_twice(ask: Ask, service: Service) -
     assert {body.get("up_to_offset") for _, _, _, body in service.requested[1:]} == {4}
 
 
+@pytest.mark.parametrize(("lost", "status"), [(CUT, 0), (problem(503, "away", "0"), 503)])
+def test_the_removal_of_a_job_is_not_sent_twice(
+    ask: Ask, service: Service, lost: Answer, status: int
+) -> None:
+    service.answers = [problem(429, "full", "0"), lost, (204, {}, "")]
+    assert ask("remove_job", number=7).status == status
+    assert len(service.requested) == 2, "the first has ended it; another one would forget it"
+
+
 @pytest.mark.parametrize(
     ("status", "kind"),
     [

@@ -89,9 +89,12 @@ def retry_job(number: int) -> Operation[Document]:
 
 
 def remove_job(number: int, *, even_active: bool = False) -> Operation[None]:
-    """Remove a job. Raises `Conflict` for one that runs, unless `even_active`."""
+    """Remove a job. Raises `Conflict` for one that runs, unless `even_active`.
+
+    It is sent once: the first one ends a job that waits, and a second one would forget it.
+    """
     path = with_query(f"/jobs/{number}", even_active="true" if even_active else None)
-    yield from done(Request("DELETE", path, "jobs"))
+    yield from done(Request("DELETE", path, "jobs", repeatable=False))
 
 
 def job_queues() -> Operation[list[Document]]:

@@ -29,6 +29,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.concurrent.Flow;
 import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLParameters;
 
@@ -39,6 +40,9 @@ import javax.net.ssl.SSLParameters;
 final class RetryingHttp extends HttpClient {
   private static final Set<Integer> AWAY = Set.of(408, 502, 503, 504);
   private static final int FULL = 429;
+
+  /** Its first DELETE ends a job that waits, and a second one forgets it. */
+  private static final Pattern JOB = Pattern.compile("/jobs/\\d+$");
 
   private final HttpClient http;
   private final Retries retries;
@@ -125,6 +129,9 @@ final class RetryingHttp extends HttpClient {
   private static boolean mayArriveTwice(HttpRequest request) {
     if (has(request, "Idempotency-Key")) {
       return true;
+    }
+    if (request.method().equals("DELETE") && JOB.matcher(request.uri().getPath()).find()) {
+      return false;
     }
     return switch (request.method()) {
       case "GET", "HEAD" -> true;
