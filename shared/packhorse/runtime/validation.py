@@ -1,8 +1,10 @@
 """Request bodies that are taken at their word, and what is said of those that are not."""
 
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 
+from fastapi._compat import field_annotation_is_sequence
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.exceptions import RequestValidationError
 from fastapi.params import Cookie, Header, Path
@@ -46,23 +48,35 @@ class StrictRoute(APIRoute):
 
 
 def refuse_unknown_query(request: Request) -> None:
-    """Refuse query parameters that the route does not have: a misspelt filter filters nothing.
+    """Refuse query parameters that the route does not have, or takes once, and they come twice.
 
-    Raises `Problem` 422. To be called once the caller is known to be allowed in.
+    A misspelt filter filters nothing. Raises `Problem` 422. To be called once the caller is known to be allowed in.
     """
     route = request.scope.get("route")
     if not request.query_params or not isinstance(route, StrictRoute):
         return
     fields = get_flat_params(route.dependant)
     elsewhere = (Path, Header, Cookie)  # the rest is in the query; a model's fields don't say so
-    known = {field.alias for field in fields if not isinstance(field.field_info, elsewhere)}
+    known = {
+        field.alias: field_annotation_is_sequence(field.field_info.annotation)
+        for field in fields
+        if not isinstance(field.field_info, elsewhere)
+    }
+    given = Counter(name for name, _ in request.query_params.multi_items())
     errors = [
-        {"pointer": f"query/{name[:_MAX_TEXT]}", "detail": f"unknown; known are {sorted(known)}"}
-        for name in list(request.query_params)[:_MAX_ERRORS]
-        if name not in known
+        {"pointer": f"query/{name[:_MAX_TEXT]}", "detail": detail}
+        for name, count in list(given.items())[:_MAX_ERRORS]
+        if (detail := _fault(name, count, known))
     ]
     if errors:
-        raise Problem(422, detail="the query has unknown parameters; see errors", errors=errors)
+        raise Problem(422, detail="the query has wrong parameters; see errors", errors=errors)
+
+
+def _fault(name: str, count: int, known: Mapping[str, bool]) -> str:
+    """Return what is wrong with a parameter; `known` says which are lists."""
+    if name not in known:
+        return f"unknown; known are {sorted(known)}"
+    return "" if known[name] or count == 1 else f"given {count} times; only one is taken"
 
 
 class _StrictRequest(Request):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import httpx
 import psycopg
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Query, Request
 
 from packhorse.errors import Permanent, Transient
 from packhorse.runtime.auth import Authenticator, Principal, require
@@ -78,6 +78,7 @@ def _routes() -> APIRouter:
     async def list_orders(
         caller: Annotated[Principal, Depends(require("queues:read"))],
         limit: int | None = None,
+        tag: Annotated[list[str] | None, Query()] = None,
     ) -> list[str]:
         return list(caller.roots)
 

@@ -75,7 +75,7 @@ def test_a_misspelt_query_parameter_is_refused_with_those_that_there_are() -> No
     answer = call(sample_app(), "GET", "/orders?limit=1&lim=5")
     assert answer.status_code == 422
     assert answer.json()["errors"] == [
-        {"pointer": "query/lim", "detail": "unknown; known are ['limit']"}
+        {"pointer": "query/lim", "detail": "unknown; known are ['limit', 'tag']"}
     ]
     assert (
         call(
@@ -83,6 +83,15 @@ def test_a_misspelt_query_parameter_is_refused_with_those_that_there_are() -> No
         ).status_code
         == 422
     )
+
+
+def test_a_query_parameter_that_is_no_list_is_given_once() -> None:
+    answer = call(sample_app(), "GET", "/orders?limit=1&tag=a&tag=b&limit=5")
+    assert answer.status_code == 422
+    assert answer.json()["errors"] == [
+        {"pointer": "query/limit", "detail": "given 2 times; only one is taken"}
+    ]
+    assert call(sample_app(), "GET", "/orders?limit=1&tag=a&tag=b").status_code == 200
 
 
 def test_405_says_all_that_is_allowed() -> None:
