@@ -163,14 +163,12 @@ def test_removals_come_in_pages(stage: Stage, service: Service) -> None:
     stage.forget_log()
     run = stage.run()
     seen: list[str] = []
-    after = ""
-    while True:
-        query = {"after": after, "limit": 2}
-        page = _ask(service, "GET", f"/cleanup/runs/{run.id}", params=query).json()["removals"]
-        if not page:
-            break
-        seen += [removal["key"] for removal in page]
-        after = page[-1]["key"]
+    url = f"/cleanup/runs/{run.id}?limit=2"
+    while url:
+        answer = _ask(service, "GET", url)
+        seen += [removal["key"] for removal in answer.json()["removals"]]
+        url = answer.json()["next"]
+        assert answer.headers.get("Link") == (f'<{url}>; rel="next"' if url else None)
     assert len(seen) == 5
     assert {key.rpartition("/")[2] for key in seen} == packages
 

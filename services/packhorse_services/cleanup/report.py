@@ -85,6 +85,7 @@ class RunWithRemovals(CleanupRun, frozen=True):
     """A cleanup run with a page of its removals."""
 
     removals: Sequence[RemovalDocument]
+    next: str | None = Field(default=None, description="URL of the next page, or null at the end")
 
 
 def with_removals(run: CleanupRun, removals: Sequence[RemovalDocument]) -> RunWithRemovals:

@@ -12,6 +12,7 @@ from packhorse.bookkeeping.audit_rows import write_act
 from packhorse.db.transactions import writing
 from packhorse.runtime import audit
 from packhorse.runtime.auth import Principal, TokenScope, require
+from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictBody, StrictRoute
 from packhorse_services.cleanup import ledger
@@ -61,6 +62,7 @@ async def list_cleanup_runs(
 )
 async def get_cleanup_run(
     request: Request,
+    response: Response,
     _: Admin,
     run_id: Annotated[int, Path(ge=1, lt=2**63)],
     after: Annotated[str, Query(max_length=200)] = "",
@@ -69,13 +71,18 @@ async def get_cleanup_run(
     """Return a run with a page of its removals, by key, from behind the key `after`."""
 
     def find(connection: Connection) -> tuple[CleanupRun | None, list[RemovalDocument]]:
-        page = ledger.removals(connection, run_id, after, limit)
+        page = ledger.removals(connection, run_id, after, limit + 1)
         return ledger.find(connection, run_id), page
 
     run, removals = await in_transaction(request, find)
     if run is None:
         raise Problem(404, detail=f"there is no cleanup run {run_id}; the oldest are forgotten")
-    return with_removals(run, removals)
+    following = None
+    if len(removals) > limit:
+        place = removals[limit - 1].key
+        following = page_url(f"/cleanup/runs/{run_id}", after=place, limit=limit)
+    response.headers.update(link_to(following))
+    return with_removals(run, removals[:limit]).model_copy(update={"next": following})
 
 
 @router.post("/runs", status_code=202, responses=documented(409, 503))

@@ -1,15 +1,18 @@
 """Acts on content and jobs over HTTP, for the services in whose databases they are kept."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Annotated, Any, TypeAlias
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 from psycopg import Connection
 from pydantic import BaseModel, Field
 
 from packhorse.runtime.auth import Principal, TokenScope, require
-from packhorse.runtime.moments import Moment
+from packhorse.runtime.cursors import foreign_cursor, read_cursor, write_cursor
+from packhorse.runtime.moments import Moment, moment_of
+from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
 
@@ -18,6 +21,7 @@ _FIND = """
     WHERE command_id = '' AND (%(since)s::timestamptz IS NULL OR happened_at >= %(since)s)
         AND (%(until)s::timestamptz IS NULL OR happened_at <= %(until)s)
         AND (%(caller)s::text IS NULL OR issued_by = %(caller)s)
+        AND (%(behind)s::bigint IS NULL OR (happened_at, id) < (%(at)s, %(behind)s))
     ORDER BY happened_at DESC, id DESC LIMIT %(limit)s
 """
 _OWN = ("address", "method", "object", "operation", "trace")
@@ -26,6 +30,17 @@ Ask: TypeAlias = Callable[
     [Request, Callable[[Connection], list[tuple[Any, ...]]]], Awaitable[list[tuple[Any, ...]]]
 ]
 """Asks the database of a request's service a question, as the bookkeeper."""
+
+
+@dataclass(frozen=True)
+class ActQuery:
+    """The parameters of a list of acts; a dependency."""
+
+    caller: Annotated[str | None, Query(max_length=200, description="Only of whom")] = None
+    since: Moment | None = None
+    until: Moment | None = None
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100
+    cursor: Annotated[str | None, Query(max_length=200)] = None
 
 
 class ActDocument(BaseModel):
@@ -46,6 +61,7 @@ class ActList(BaseModel):
     """The newest acts first."""
 
     acts: list[ActDocument]
+    next: str | None = Field(description="URL of the next page, or null at the end")
 
 
 def act_router(ask: Ask) -> APIRouter:
@@ -55,18 +71,36 @@ def act_router(ask: Ask) -> APIRouter:
     @router.get("/acts", responses=documented(503))
     async def list_acts(
         request: Request,
+        response: Response,
         _caller: Annotated[Principal, Depends(require(TokenScope.ADMIN))],
-        caller: Annotated[str | None, Query(max_length=200, description="Only of whom")] = None,
-        since: Moment | None = None,
-        until: Moment | None = None,
-        limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+        wanted: Annotated[ActQuery, Depends()],
     ) -> ActList:
         """List who wrote content, changed jobs and the like in the last 30 days, newest first."""
-        given = {"caller": caller, "since": since, "until": until, "limit": limit}
+        at, behind = _place(wanted.cursor)
+        given = {**asdict(wanted), "at": at, "behind": behind, "limit": wanted.limit + 1}
         rows = await ask(request, lambda connection: connection.execute(_FIND, given).fetchall())
-        return ActList(acts=[_act(*row) for row in rows])
+        acts, following = [_act(*row) for row in rows[: wanted.limit]], None
+        if len(rows) > wanted.limit:
+            place = write_cursor(f"{acts[-1].at.isoformat()} {acts[-1].id}")
+            following = page_url("/acts", **{**asdict(wanted), "cursor": place})
+        response.headers.update(link_to(following))
+        return ActList(acts=acts, next=following)
 
     return router
+
+
+def _place(cursor: str | None) -> tuple[datetime | None, int | None]:
+    """Return the act that a page is behind. Raises `Problem` 422 for what is no cursor."""
+    if cursor is None:
+        return None, None
+    at, _, number = read_cursor(cursor).partition(" ")
+    try:
+        moment, behind = moment_of(at), int(number)
+    except ValueError:
+        raise foreign_cursor() from None
+    if not 0 <= behind < 2**63:
+        raise foreign_cursor()
+    return moment, behind
 
 
 def _act(

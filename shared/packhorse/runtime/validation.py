@@ -50,7 +50,8 @@ class StrictRoute(APIRoute):
 def refuse_unknown_query(request: Request) -> None:
     """Refuse query parameters that the route does not have, or takes once, and they come twice.
 
-    A misspelt filter filters nothing. Raises `Problem` 422. To be called once the caller is known to be allowed in.
+    A misspelt filter filters nothing. Raises `Problem` 422. To be called once the caller is known
+    to be allowed in.
     """
     route = request.scope.get("route")
     if not request.query_params or not isinstance(route, StrictRoute):

@@ -129,13 +129,15 @@ def test_r35_a_program_follows_the_pages_of_a_comparison(
     has(running[2], AUTHOR)
     following, found, nodes = "/compare/site?subscriber=sub1&limit=1", [], 0
     while following is not None:
-        page = httpx.get(
+        answer = httpx.get(
             site.url + following,
             headers={"Authorization": "Bearer operator"},
             timeout=120,
             verify=False,
-        ).json()
+        )
+        page = answer.json()
         assert len(page["differences"]) <= 1
+        assert ("Link" in answer.headers) is (page["next"] is not None)
         found += [one["path"] for one in page["differences"]]
         following, nodes = page["next"], nodes + page["nodes"]
     assert (found, nodes) == (lacks, len(AUTHOR) + len(lacks))

@@ -9,6 +9,7 @@ import pytest
 
 from packhorse.bookkeeping import audit_rows
 from packhorse.db.connect import connect
+from packhorse.runtime.cursors import write_cursor
 from tests.harness.author import Author
 from tests.harness.content import PAGE, Serve, as_
 
@@ -44,6 +45,28 @@ def test_each_write_says_who_did_it_and_from_where(serve: Serve) -> None:
         assert [one["id"] for one in await acts(client, "?caller=site")] == [first["id"]]
         assert await acts(client, f"?until={first['at'].replace('+', '%2B')}") == [first]
         assert len(await acts(client, "?limit=2")) == 2
+
+    serve(scenario)
+
+
+def test_acts_of_one_moment_come_page_by_page(serve: Serve, database_url: str) -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
+        with connect(database_url, "test") as connection:
+            connection.execute(
+                "INSERT INTO bookkeeping.audit (happened_at, subscriber, publisher_agent,"
+                " command_id, issued_by, action) SELECT now(), '', '', '', 'one', 'x'"
+                " FROM generate_series(1, 5)"
+            )
+        seen, url = [], "/acts?caller=one&since=2026-01-01T00:00:00Z&limit=2"
+        while url:
+            answer = await client.get(url)
+            seen += [one["id"] for one in answer.json()["acts"]]
+            url = answer.json()["next"]
+            assert answer.headers.get("Link") == (f'<{url}>; rel="next"' if url else None)
+        assert seen == sorted(seen, reverse=True)
+        assert len(seen) == 5
+        for place in ("", "never 1", "2026-01-01T00:00:00Z", f"2026-01-01T00:00:00Z {2**63}"):
+            assert (await client.get(f"/acts?cursor={write_cursor(place)}")).status_code == 422
 
     serve(scenario)
 

@@ -5,14 +5,14 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Literal
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from packhorse.client.errors import ClientError, Misused, NoAnswer, Refused
 from packhorse.client.exchange import Document
 from packhorse.content.requests import ReadablePath
 from packhorse.runtime.auth import Principal, TokenScope, bearer, require
-from packhorse.runtime.paging import page_url
+from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.places import who
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
@@ -62,6 +62,7 @@ class ComparisonPage(BaseModel):
 @router.get("/compare/{path:path}", responses=documented(404, 429, 503))
 async def compare(
     request: Request,
+    response: Response,
     path: ReadablePath,
     wanted: Annotated[ComparisonQuery, Depends()],
     caller: _Caller,
@@ -82,6 +83,7 @@ async def compare(
             raise _problem_of(error) from error
     place = {**asdict(wanted), "after": found["next"]}
     following = page_url(f"/compare{quote(path)}", **place) if found["next"] else None
+    response.headers.update(link_to(following))
     return ComparisonPage(**{**found, "next": following})
 
 
