@@ -38,6 +38,16 @@ def test_every_operation_documents_its_errors(service: str) -> None:
         assert {"401", "403", "503", "default"} <= errors, name
         for status in errors:
             assert "application/problem+json" in operation["responses"][status]["content"]
+            again = "Retry-After" in operation["responses"][status].get("headers", {})
+            assert again is (status in ("429", "503")), (name, status)
+
+
+@every_service
+def test_every_conditional_answer_says_by_which_headers(service: str) -> None:
+    for name, operation in operations(described(service)):
+        asked = {one["name"].lower() for one in operation.get("parameters", ())}
+        assert ("if-none-match" in asked) >= ("304" in operation["responses"]), name
+        assert ({"range", "if-range"} <= asked) is ("206" in operation["responses"]), name
 
 
 @every_service

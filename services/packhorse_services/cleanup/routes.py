@@ -12,6 +12,7 @@ from packhorse.bookkeeping.audit_rows import write_act
 from packhorse.db.transactions import writing
 from packhorse.runtime import audit
 from packhorse.runtime.auth import Principal, TokenScope, require
+from packhorse.runtime.openapi import LOCATION
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictBody, StrictRoute
@@ -85,7 +86,7 @@ async def get_cleanup_run(
     return with_removals(run, removals[:limit]).model_copy(update={"next": following})
 
 
-@router.post("/runs", status_code=202, responses=documented(409, 503))
+@router.post("/runs", status_code=202, responses={202: LOCATION, **documented(409, 503)})
 async def start_cleanup_run(
     request: Request, response: Response, caller: Admin, body: RunRequest
 ) -> RequestedRun:

@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from packhorse.blobs.api import BlobStore, StoredBlob, binary_key
 from packhorse.blobs.digest import Verified
 from packhorse.runtime.auth import require
-from packhorse.runtime.entity_tags import EntityTags, kept
+from packhorse.runtime.entity_tags import ANY_PART, EntityTags, kept
 from packhorse.runtime.http import add_routes
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
@@ -102,7 +102,7 @@ def blob_store(request: Request) -> BlobStore:
 
 @_router.get(
     "/blobs/{digest}",
-    dependencies=[Depends(require("content:read"))],
+    dependencies=[Depends(require("content:read")), ANY_PART],
     responses=_RESPONSES,
     response_class=StreamingResponse,
 )

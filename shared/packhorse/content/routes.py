@@ -23,7 +23,7 @@ from packhorse.content.queries import (
 )
 from packhorse.content.requests import ReadablePath
 from packhorse.content.schemas import NodeDocument
-from packhorse.runtime.entity_tags import KnownTags, kept
+from packhorse.runtime.entity_tags import ANY_PART, KnownTags, kept
 from packhorse.runtime.http import add_routes
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import Problem, documented
@@ -111,6 +111,7 @@ async def list_node_children(
 
 @_router.get(
     "/binaries/{path:path}",
+    dependencies=[ANY_PART],
     responses={
         200: {"description": "The bytes", "content": {"*/*": {}}},
         206: {"description": "The wanted range of them"},

@@ -54,6 +54,22 @@ async def known_tags(
 KnownTags = Annotated[EntityTags, Depends(known_tags)]
 
 
+async def _part(
+    _known: KnownTags,
+    _range: Annotated[
+        str | None, Header(alias="Range", description="The wanted bytes, such as `bytes=0-1023`")
+    ] = None,
+    _if_range: Annotated[
+        str | None, Header(alias="If-Range", description="The ETag that `Range` is for; else all")
+    ] = None,
+) -> None:
+    """Read nothing: whoever answers with bytes does."""
+
+
+ANY_PART = Depends(_part)
+"""Declares the headers by which a route of bytes answers 304 or a part; the route reads them."""
+
+
 def entity_tag(digest: str) -> str:
     """Return the ETag of what has a digest."""
     return f'"{digest}"'

@@ -136,9 +136,19 @@ def complete(app: FastAPI, packages: Sequence[str] = ()) -> None:
     app.openapi = openapi  # type: ignore[method-assign]
 
 
+LOCATION: Json = {"headers": {"Location": {"schema": {"type": "string"}}}}
+"""Of an answer that names what was made, or where to look for what will come of it."""
+
+_RETRY_AFTER: Json = {
+    "description": "After how many seconds to send the request again",
+    "schema": {"type": "integer"},
+}
+
+
 def _complete(document: Json) -> None:
     document["servers"] = SERVERS
-    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    document.setdefault("components", {})["headers"] = {"RetryAfter": _RETRY_AFTER}
+    schemas = document["components"].setdefault("schemas", {})
     _add_problem_schema(schemas)
     for name, operation in operations(document):
         _complete_operation(operation)

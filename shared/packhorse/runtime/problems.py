@@ -178,12 +178,16 @@ def render(problem: Problem, *, request_id: str = "", trace_id: str = "") -> Res
     return Response(content, kind.status, headers, MEDIA_TYPE)
 
 
+_AGAIN = {"headers": {"Retry-After": {"$ref": "#/components/headers/RetryAfter"}}}
+
+
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return FastAPI's `responses` for these statuses, each a problem."""
     return {
         status: {
             "description": generic_kind(status).title,
             "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}},
+            **(_AGAIN if status in (429, 503) else {}),
         }
         for status in statuses
     }

@@ -88,9 +88,10 @@ public class Runner {
       case "blob":
         var blobs = new BlobsApi(client);
         blobs.putBlob(asked.path("name").asText(), new File(path));
-        return digest(blobs.getBlob(asked.path("name").asText(), null));
+        return digest(blobs.getBlob(asked.path("name").asText(), null, null, null, null));
       case "download":
-        return digest(new BlobsApi(client).getBlob(asked.path("name").asText(), null));
+        var name = asked.path("name").asText();
+        return digest(new BlobsApi(client).getBlob(name, null, null, null, null));
       case "events":
         return events(asked, client);
       case "topology":

@@ -14,6 +14,7 @@ from packhorse.jobs.store.adding import AddResult
 from packhorse.jobs.store.given import NewJob
 from packhorse.runtime import audit
 from packhorse.runtime.entity_tags import KnownTags, tagged
+from packhorse.runtime.openapi import LOCATION
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.tracing import TRACEPARENT, inject
@@ -70,7 +71,12 @@ async def list_jobs(
     status_code=201,
     response_model=AddedDocument,
     responses={
-        200: {"model": AddedDocument, "description": "It was there already; see the verdict"},
+        200: {
+            "model": AddedDocument,
+            "description": "It was there already; see the verdict",
+            **LOCATION,
+        },
+        201: LOCATION,
         **documented(400, 410, 413, 415, 503),
     },
 )

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from packhorse.runtime.auth import Principal
+from packhorse.runtime.openapi import LOCATION
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
@@ -40,12 +41,13 @@ MAX_PAGE = 1_000
 _ALL = ClearBody()
 
 _ID = r"^[0-9a-f]{32}$"
+_CONTROLLED = {202: LOCATION, **documented(404, 503)}
 
 
 @router.post(
     "/queues/{subscriber}/clear",
     status_code=202,
-    responses=documented(400, 404, 409, 412, 413, 415, 503),
+    responses={202: LOCATION, **documented(400, 404, 409, 412, 413, 415, 503)},
 )
 async def clear_queue(
     request: Request,
@@ -80,7 +82,7 @@ async def count_clear(
     return clear_bound(commands.agent, subscriber, bound)
 
 
-@router.put("/subscribers/{subscriber}/pause", status_code=202, responses=documented(404, 503))
+@router.put("/subscribers/{subscriber}/pause", status_code=202, responses=_CONTROLLED)
 async def pause_subscriber(
     request: Request, response: Response, subscriber: SubscriberName, caller: Operator
 ) -> CommandDocument:
@@ -88,7 +90,7 @@ async def pause_subscriber(
     return await _control(request, response, subscriber, DesiredState.PAUSE, caller)
 
 
-@router.put("/subscribers/{subscriber}/resume", status_code=202, responses=documented(404, 503))
+@router.put("/subscribers/{subscriber}/resume", status_code=202, responses=_CONTROLLED)
 async def resume_subscriber(
     request: Request, response: Response, subscriber: SubscriberName, caller: Operator
 ) -> CommandDocument:
@@ -96,7 +98,7 @@ async def resume_subscriber(
     return await _control(request, response, subscriber, DesiredState.RUN, caller)
 
 
-@router.put("/subscribers/{subscriber}/stop", status_code=202, responses=documented(404, 503))
+@router.put("/subscribers/{subscriber}/stop", status_code=202, responses=_CONTROLLED)
 async def stop_subscriber(
     request: Request, response: Response, subscriber: SubscriberName, caller: Operator
 ) -> CommandDocument:
@@ -104,7 +106,7 @@ async def stop_subscriber(
     return await _control(request, response, subscriber, DesiredState.STOP, caller)
 
 
-@router.post("/subscribers/{subscriber}/retry", status_code=202, responses=documented(404, 503))
+@router.post("/subscribers/{subscriber}/retry", status_code=202, responses=_CONTROLLED)
 async def retry_subscriber(
     request: Request, response: Response, subscriber: SubscriberName, caller: Operator
 ) -> CommandDocument:
@@ -117,7 +119,7 @@ async def retry_subscriber(
 @router.patch(
     "/subscribers/{subscriber}/offset",
     status_code=202,
-    responses=documented(400, 404, 409, 413, 415, 503),
+    responses={202: LOCATION, **documented(400, 404, 409, 413, 415, 503)},
 )
 async def reset_offset(
     request: Request,

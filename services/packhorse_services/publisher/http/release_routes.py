@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query, Request, Response
 
 from packhorse.runtime import audit, tracing
 from packhorse.runtime.cursors import foreign_cursor, read_cursor, write_cursor
+from packhorse.runtime.openapi import LOCATION
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
@@ -47,7 +48,7 @@ _CURSOR = re.compile(r"(\d{1,18}) (release-[0-9a-f]{32})", re.ASCII)
 @router.post(
     "/releases",
     status_code=201,
-    responses=documented(400, 404, 409, 413, 415, 429, 503),
+    responses={201: LOCATION, **documented(400, 404, 409, 413, 415, 429, 503)},
 )
 async def create_release(
     request: Request,
