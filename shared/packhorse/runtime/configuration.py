@@ -5,7 +5,15 @@ import os
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import from_json
 
 from packhorse.errors import Permanent
 from packhorse.runtime.principal import TokenScope
@@ -85,6 +93,11 @@ class ProcessConfiguration(BaseModel):
                 raise ValueError(f"{name} and {name}_file are both set; leave one out")
             filled[name] = _content(Path(source))
         return filled
+
+    @field_validator("jwt_scopes", mode="before")
+    @classmethod
+    def _parse(cls, value: Any) -> Any:
+        return from_json(value) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _agree(self) -> Self:

@@ -23,6 +23,7 @@ from packhorse.jobs.job import Job
 from packhorse.jobs.names import InvalidName
 from packhorse.jobs.scheduling.errors import InvalidSchedule
 from packhorse.runtime.configuration import InvalidConfiguration
+from packhorse.runtime.principal import TokenScope
 
 
 def app() -> App:
@@ -169,6 +170,16 @@ def test_the_database_is_given_or_set_or_that_of_the_stack(tmp_path: Path) -> No
         url({}, DATA=str(tmp_path / "none"))
     with pytest.raises(InvalidConfiguration, match="instance_id"):
         url({"database_url": "x", "instance_id": "a b"})
+
+
+def test_an_app_reads_the_scopes_of_groups_from_its_environment() -> None:
+    variables = {
+        "PACKHORSE_DATABASE_URL": "postgresql://x",
+        "PACKHORSE_JWT_SCOPES": '{"editors": ["distribute"]}',
+    }
+    assert configured({}, environment=variables).jwt_scopes == {"editors": {TokenScope.DISTRIBUTE}}
+    with pytest.raises(InvalidConfiguration, match="jwt_scopes"):
+        configured({}, environment=variables | {"PACKHORSE_JWT_SCOPES": "editors"})
 
 
 def test_functions_of_one_name_share_a_watch_of_all_their_roots() -> None:
