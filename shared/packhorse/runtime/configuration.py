@@ -138,6 +138,8 @@ def loaded(kind: type[SettingsT]) -> SettingsT:
             for one in error.errors(include_input=False)
         )
         raise InvalidConfiguration(wrong) from None  # pydantic's own text quotes what it got
+    except ValueError as error:  # before it gets there; the text names the field
+        raise InvalidConfiguration(f"{error}: it must be JSON") from None
 
 
 def _variable(location: tuple[str | int, ...]) -> str:

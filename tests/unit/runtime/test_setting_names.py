@@ -47,6 +47,15 @@ def test_a_misspelt_setting_is_refused_with_the_nearest_name(
         loaded(Settings)
 
 
+def test_a_setting_that_has_to_be_json_and_is_none_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PACKHORSE_DATABASE_URL", "postgresql://u:p@h/d")
+    monkeypatch.setenv("PACKHORSE_JWT_SCOPES", "editors")
+    with pytest.raises(InvalidConfiguration, match=r"jwt_scopes.*must be JSON"):
+        loaded(Settings)
+
+
 def test_variables_that_kubernetes_makes_for_services_are_none_of_ours() -> None:
     for name in ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_8080_TCP_ADDR"):
         assert unknown_settings([f"PACKHORSE_PUBLISHER_{name}"]) == []
