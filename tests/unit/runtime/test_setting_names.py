@@ -30,7 +30,7 @@ def test_the_names_are_those_of_all_programs() -> None:
     fields: set[str] = set()
     for program in _PROGRAMS:
         module = import_module(f"packhorse_services.{program}.settings")
-        for kind in ("Settings", "WorkerSettings"):
+        for kind in ("Settings", "PipelineWorkerSettings"):
             if hasattr(module, kind):
                 fields |= {name.upper() for name in getattr(module, kind).model_fields}
     assert fields | _OTHERS == SETTING_NAMES
