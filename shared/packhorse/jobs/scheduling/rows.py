@@ -1,6 +1,7 @@
 """Schedules between Python and their flat form: their table's columns, and what HTTP says."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from psycopg.types.json import Jsonb
@@ -26,16 +27,7 @@ COLUMNS = (
 )
 
 
-STORED = (
-    "origin",
-    "changed",
-    "version",
-    "next_fire_time",
-    "last_fire_time",
-    "times_left",
-    "created_at",
-    "updated_at",
-)
+STORED = tuple(field.name for field in fields(Schedule) if field.name != "definition")
 """What a schedule has beside its definition."""
 
 

@@ -1,6 +1,7 @@
 """Jobs as rows: the columns that are read, and the job that they make."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +11,8 @@ from psycopg.rows import dict_row
 from psycopg.types.json import set_json_loads
 
 from packhorse.jobs.job import Attempt, Job, JobProgress, JobState
+
+_FIELDS = tuple(field.name for field in fields(Job))
 
 UNFINISHED = """
     j.number, j.topic, j.id, t.queue, j.priority, j.state, j.properties, j.application,
@@ -43,39 +46,15 @@ def job_cursor(connection: Connection) -> Cursor[dict[str, Any]]:
 
 def job_of(row: Mapping[str, Any]) -> Job:
     """Return the job of a row with these columns (psycopg's `dict_row`)."""
-    return Job(
-        **{name: row[name] for name in _PLAIN},
-        state=JobState(row["state"]),
-        instance=row["instance"] or None,
-        only_on=row["only_on"] or None,
-        progress=progress_of(row["progress"]),
-        log=tuple(row["log"]),
-        past_attempts=tuple(attempt_of(attempt) for attempt in row["past_attempts"]),
-    )
-
-
-_PLAIN = (
-    "number",
-    "topic",
-    "id",
-    "queue",
-    "priority",
-    "properties",
-    "application",
-    "created_at",
-    "ready_at",
-    "attempts",
-    "max_retries",
-    "retry",
-    "epoch",
-    "started_at",
-    "finished_at",
-    "stop_requested",
-    "schedule",
-    "result_message",
-    "traceparent",
-    "extra",
-)
+    members = {name: row[name] for name in _FIELDS} | {
+        "state": JobState(row["state"]),
+        "instance": row["instance"] or None,
+        "only_on": row["only_on"] or None,
+        "progress": progress_of(row["progress"]),
+        "log": tuple(row["log"]),
+        "past_attempts": tuple(attempt_of(attempt) for attempt in row["past_attempts"]),
+    }
+    return Job(**members)
 
 
 def progress_of(stored: Mapping[str, Any]) -> JobProgress:
