@@ -45,16 +45,7 @@ _SERVICE = ServiceDescription(
     documentation=(__package__,),
 )
 _PAGES = (
-    *(
-        provider,
-        overview,
-        clearing,
-        queue,
-        subscriber,
-        distributions,
-        mending,
-        failures,
-    ),
+    *(provider, overview, clearing, queue, subscriber, distributions, mending, failures),
     *(commands, acts, distribute, releases, content, download, compare, comparisons, live, journal),
     *(jobs, work_acts, bulk, schedules, topology, pipeline),
 )

@@ -48,12 +48,8 @@ _PROBLEMS: Mapping[type[Exception], ProblemKind] = {
 }
 
 _ROUTERS: Sequence[APIRouter] = (
-    job_routes.router,
-    change_routes.router,
-    queue_routes.router,
-    schedule_routes.router,
-    event_routes.router,
-    content_watch_routes.router,
+    *(job_routes.router, change_routes.router, queue_routes.router, schedule_routes.router),
+    *(event_routes.router, content_watch_routes.router),
 )
 
 

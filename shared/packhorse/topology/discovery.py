@@ -26,11 +26,8 @@ _LONGEST_WATCH_S = 3600.0
 
 
 _METRICS = (
-    "packhorse_topology_instances",
-    "packhorse_topology_leader",
-    "packhorse_topology_current",
-    "packhorse_topology_changes",
-    "packhorse_topology_listener_failures",
+    *("packhorse_topology_instances", "packhorse_topology_leader", "packhorse_topology_current"),
+    *("packhorse_topology_changes", "packhorse_topology_listener_failures"),
 )
 
 

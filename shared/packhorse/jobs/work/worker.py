@@ -39,12 +39,8 @@ _LAST_WORD_S = 2.0
 
 
 _METRICS = (
-    "packhorse_jobs_active",
-    "packhorse_jobs_ended",
-    "packhorse_jobs_lease",
-    "packhorse_jobs_rescued",
-    "packhorse_jobs_seconds",
-    "packhorse_jobs_waited_seconds",
+    *("packhorse_jobs_active", "packhorse_jobs_ended", "packhorse_jobs_lease"),
+    *("packhorse_jobs_rescued", "packhorse_jobs_seconds", "packhorse_jobs_waited_seconds"),
 )
 
 

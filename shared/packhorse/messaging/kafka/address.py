@@ -12,19 +12,10 @@ _DEFAULT_DELIVERY_SECONDS = 30.0
 _FROM_FILE = ".file"
 _FIXED = frozenset(
     {
-        "acks",
-        "auto.offset.reset",
-        "bootstrap.servers",
-        "check.crcs",
-        "enable.auto.commit",
-        "enable.gapless.guarantee",
-        "enable.idempotence",
-        "enable.partition.eof",
-        "isolation.level",
-        "message.timeout.ms",
-        "metadata.broker.list",
-        "request.required.acks",
-        "transactional.id",
+        *("acks", "auto.offset.reset", "bootstrap.servers", "check.crcs", "enable.auto.commit"),
+        *("enable.gapless.guarantee", "enable.idempotence", "enable.partition.eof"),
+        *("isolation.level", "message.timeout.ms", "metadata.broker.list"),
+        *("request.required.acks", "transactional.id"),
     }
 )
 
