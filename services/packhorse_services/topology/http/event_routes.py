@@ -7,19 +7,16 @@ from fastapi import APIRouter, Depends, Header, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import BaseModel
 
-from packhorse.runtime.auth import Principal, TokenScope, require
 from packhorse.runtime.openapi import event_stream
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse.topology.events import EventKind
 from packhorse_services.topology.http.event_feed import TopologyEventStream, read_position
 from packhorse_services.topology.http.parts import of
+from packhorse_services.topology.http.routes import Reader
 from packhorse_services.topology.http.schemas import GapNews, TopologyNews
 
 router = APIRouter(route_class=StrictRoute, tags=["topology"])
-
-Reader = Annotated[Principal, Depends(require(TokenScope.QUEUES_READ))]
-
 
 _EVENTS: dict[str, type[BaseModel]] = {
     **{kind.value: TopologyNews for kind in EventKind},
