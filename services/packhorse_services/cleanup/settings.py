@@ -1,26 +1,22 @@
 """Settings of a cleanup service, from its environment."""
 
 from datetime import timedelta
-from pathlib import Path
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from packhorse.jobs.scheduling.errors import InvalidSchedule
 from packhorse.jobs.scheduling.timing import Cron, Every, When, require_timing
-from packhorse.topology.configuration import TopologyConfiguration
+from packhorse.topology.configuration import DatabaseConfiguration
 from packhorse.wire.topics import PACKAGE_RETENTION_HOURS
 
 
-class Settings(TopologyConfiguration, BaseSettings):
+class Settings(DatabaseConfiguration, BaseSettings):
     """Settings of `packhorse-cleanup`: `PACKHORSE_` and the field's name."""
 
     model_config = SettingsConfigDict(env_prefix="PACKHORSE_", frozen=True, extra="ignore")
 
     port: int = Field(default=8082, ge=0, le=65535)
-    database_url: SecretStr
-    """The author's database."""
-    database_url_file: Path | None = None
     cleanup_hours: float = Field(default=12.0, ge=1 / 3600, le=87_600)
     cleanup_cron: str = ""
     """A cron expression in UTC, instead of every `cleanup_hours`."""

@@ -4,22 +4,19 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from packhorse.topology.configuration import TopologyConfiguration
+from packhorse.topology.configuration import DatabaseConfiguration
 from packhorse_services.jobs.hooks.hook import MOST_HOOKS, Hook, HookName
 
 
-class Settings(TopologyConfiguration, BaseSettings):
+class Settings(DatabaseConfiguration, BaseSettings):
     """Settings of `packhorse-jobs`: `PACKHORSE_` and the field's name."""
 
     model_config = SettingsConfigDict(env_prefix="PACKHORSE_", frozen=True, extra="ignore")
 
     port: int = Field(default=8088, ge=0, le=65535)
-    database_url: SecretStr
-    """The database of the cluster that it is part of; the author's, or a subscriber's."""
-    database_url_file: Path | None = None
     event_streams: int = Field(default=64, ge=1, le=10_000)
     """How many clients may follow the events at a time."""
     hooks: Annotated[dict[HookName, Hook], NoDecode] = Field(

@@ -8,7 +8,7 @@ from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from packhorse.runtime.configuration import ProcessConfiguration
-from packhorse.topology.configuration import TopologyConfiguration
+from packhorse.topology.configuration import DatabaseConfiguration
 from packhorse_services.pipeline.errors import TaskRefused
 
 _MISSING = {
@@ -70,13 +70,10 @@ class Settings(ProcessConfiguration, BaseSettings):
             raise ValueError('not a JSON object such as {"name": "value"}') from error
 
 
-class PipelineWorkerSettings(TopologyConfiguration, BaseSettings):
+class PipelineWorkerSettings(DatabaseConfiguration, BaseSettings):
     """What a worker takes besides: the tasks that it runs read `Settings` themselves."""
 
     model_config = SettingsConfigDict(env_prefix="PACKHORSE_", frozen=True, extra="ignore")
 
     tables_url: str = Field(default="", repr=False)
     tables_url_file: Path | None = None
-    database_url: SecretStr
-    """The author's database."""
-    database_url_file: Path | None = None

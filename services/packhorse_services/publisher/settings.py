@@ -1,25 +1,21 @@
 """Settings of a publisher, from its environment."""
 
 import uuid
-from pathlib import Path
 
-from pydantic import Field, SecretStr
+from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from packhorse.packages.limits import LIMITS
-from packhorse.topology.configuration import TopologyConfiguration
+from packhorse.topology.configuration import DatabaseConfiguration
 from packhorse.wire.topics import PACKAGE_RETENTION_HOURS
 
 
-class Settings(TopologyConfiguration, BaseSettings):
+class Settings(DatabaseConfiguration, BaseSettings):
     """Settings of one publisher process: `PACKHORSE_` and the field's name."""
 
     model_config = SettingsConfigDict(env_prefix="PACKHORSE_", frozen=True, extra="ignore")
 
     port: int = Field(default=8080, ge=0, le=65535)
-    database_url: SecretStr
-    """The author's database."""
-    database_url_file: Path | None = None
     agent: str = Field(default="main", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
     """The publisher agent; all replicas of one agent share a name."""
     instance: str = Field(default_factory=lambda: uuid.uuid4().hex, max_length=100)

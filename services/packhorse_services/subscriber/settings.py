@@ -1,16 +1,15 @@
 """What the subscriber takes from the environment."""
 
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, SecretStr, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from packhorse.content.node import ROOT, InvalidPath, check_path
 from packhorse.packages.limits import LIMITS
 from packhorse.packages.path_filter import PathFilter
-from packhorse.topology.configuration import TopologyConfiguration
+from packhorse.topology.configuration import DatabaseConfiguration
 from packhorse_services.subscriber.announce.catching_up import ReadySettings, ReadyWhen
 from packhorse_services.subscriber.importing.attempts import UNLIMITED
 from packhorse_services.subscriber.journal.journal_check import StartPolicy
@@ -20,14 +19,12 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 AgentName = Annotated[str, Field(pattern=_NAME)]
 
 
-class Settings(TopologyConfiguration, BaseSettings):
+class Settings(DatabaseConfiguration, BaseSettings):
     """Settings of `packhorse-subscriber`: `PACKHORSE_` and the field's name."""
 
     model_config = SettingsConfigDict(env_prefix="PACKHORSE_", frozen=True, extra="ignore")
 
     port: int = Field(default=8083, ge=0, le=65535)
-    database_url: SecretStr
-    database_url_file: Path | None = None
     subscriber: AgentName
     publisher_agents: Annotated[tuple[AgentName, ...], NoDecode, Field(min_length=1)] = ("main",)
     """A JSON list, or names with commas between them."""

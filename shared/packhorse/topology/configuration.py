@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SecretStr, model_validator
 
 from packhorse.runtime.configuration import ProcessConfiguration
 from packhorse.topology.events import MIN_EVENT_DELAY_S
@@ -16,7 +16,7 @@ _TIMES: dict[Store, tuple[float, float]] = {"lease": (2.0, 10.0), "voting": (15.
 
 
 class TopologyConfiguration(ProcessConfiguration):
-    """Settings of an instance, to be mixed into a service's own.
+    """Settings of an instance.
 
     All instances of a cluster must have the same store, times and order of prefixes.
     """
@@ -62,3 +62,11 @@ class TopologyConfiguration(ProcessConfiguration):
                 "the least delay of events must be between 0 and the heartbeat's time-out"
             )
         return self
+
+
+class DatabaseConfiguration(TopologyConfiguration):
+    """Settings of an instance with a database, to be mixed into a service's own."""
+
+    database_url: SecretStr
+    """The database of its cluster; the author's, or a subscriber's."""
+    database_url_file: Path | None = None
