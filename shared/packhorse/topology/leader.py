@@ -57,6 +57,69 @@ class ElectionOrder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseElectionOrder:
+    """`ElectionOrder` by the stored order of the active instances.
+
+    An instance whose lease has run out keeps its turn until another one retires it, and a
+    deactivating one until its backlog is settled: nobody is first meanwhile.
+    """
+
+    instance_id: str
+    runtime_id: str
+
+    def is_first(self, connection: Connection, leader_task: str, *, keep: bool) -> bool:
+        """See `ElectionOrder.is_first`; false when the own lease has run out."""
+        own = connection.execute(
+            f"""
+            SELECT joined FROM topology.instance WHERE id = %s AND runtime_id = %s
+            AND state = 'ACTIVE' AND lease_end > clock_timestamp() {"FOR SHARE" if keep else ""}
+            """,  # noqa: S608
+            (self.instance_id, self.runtime_id),
+        ).fetchone()
+        if own is None:
+            return False
+        first = connection.execute(
+            """
+            SELECT min(joined) FROM topology.instance WHERE state <> 'INACTIVE' AND %s = ANY (
+                string_to_array(replace(properties ->> 'packhorse.duties', ' ', ''), ','))
+            """,
+            (leader_task,),
+        ).fetchone()
+        return first == own
+
+
+@dataclass(frozen=True, slots=True)
+class VotingElectionOrder:
+    """`ElectionOrder` by the order of the established view.
+
+    A member that has died keeps its turn until a view without it is promoted: nobody is first
+    meanwhile. So it is with one that was started again. One that has left passes its turn on.
+    """
+
+    instance_id: str
+    runtime_id: str
+
+    def is_first(self, connection: Connection, leader_task: str, *, keep: bool) -> bool:
+        """See `ElectionOrder.is_first`; `keep` holds off the next view."""
+        first = connection.execute(
+            f"""
+            SELECT m.instance_id, m.runtime_id
+            FROM (SELECT members FROM topology.established_view {"FOR SHARE" if keep else ""}) v,
+                jsonb_to_recordset(v.members) AS m
+                    (instance_id text, runtime_id text, prefix text, started_ms bigint)
+                JOIN topology.heartbeat h USING (instance_id)
+            WHERE %s = ANY (
+                string_to_array(replace(h.properties ->> 'packhorse.duties', ' ', ''), ','))
+            ORDER BY (m.prefix || '_' || lpad(m.started_ms::text, 19, '0') || '_'
+                || m.instance_id) COLLATE "C"
+            LIMIT 1
+            """,  # noqa: S608
+            (leader_task,),
+        ).fetchone()
+        return first == (self.instance_id, self.runtime_id)
+
+
+@dataclass(frozen=True, slots=True)
 class Token:
     """The right to do a leader task, for as long as nobody has taken it over."""
 

@@ -15,13 +15,16 @@ from packhorse.topology import properties
 from packhorse.topology.configuration import TopologyConfiguration
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.events import EventKind, TopologyEvent
-from packhorse.topology.leader import ElectionOrder, LeaderOnly
-from packhorse.topology.lease.election_order import LeaseElectionOrder
+from packhorse.topology.leader import (
+    ElectionOrder,
+    LeaderOnly,
+    LeaseElectionOrder,
+    VotingElectionOrder,
+)
 from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.open import open_discovery
 from packhorse.topology.properties import FixedProperties, ProcessProperties, PropertyProvider
 from packhorse.topology.view import InstanceDescription, TopologyView
-from packhorse.topology.voting.election_order import VotingElectionOrder
 from packhorse.topology.voting.member import VotingMember
 
 

@@ -8,8 +8,7 @@ import psycopg
 import pytest
 from psycopg import Connection
 
-from packhorse.topology.leader import LeaderOnly
-from packhorse.topology.lease.election_order import LeaseElectionOrder
+from packhorse.topology.leader import LeaderOnly, LeaseElectionOrder
 from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.lease.sql import SqlLeaseStore
 from packhorse.topology.membership import StoreUnavailable

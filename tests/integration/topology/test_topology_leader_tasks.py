@@ -12,8 +12,7 @@ from psycopg import Connection
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.topology import leader
-from packhorse.topology.leader import LeaderOnly, NotLeader, Token
-from packhorse.topology.lease.election_order import LeaseElectionOrder
+from packhorse.topology.leader import LeaderOnly, LeaseElectionOrder, NotLeader, Token
 from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.lease.sql import SqlLeaseStore
 from packhorse.topology.membership import StoreUnavailable

@@ -12,10 +12,9 @@ import pytest
 from packhorse.db.engine import Timeouts
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
-from packhorse.topology.leader import LeaderOnly, NotLeader
+from packhorse.topology.leader import LeaderOnly, NotLeader, VotingElectionOrder
 from packhorse.topology.membership import StoreUnavailable
 from packhorse.topology.patience import bookkeeper_connection
-from packhorse.topology.voting.election_order import VotingElectionOrder
 from packhorse.topology.voting.member import VotingMember
 from packhorse.topology.voting.records import Member, StoreView, Vote, Voting
 from packhorse.topology.voting.sql import SqlVotingStore
