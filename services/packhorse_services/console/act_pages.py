@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
-from packhorse.runtime.cursors import read_cursor, write_cursor
+from packhorse.runtime.paging import read_cursor, write_cursor
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from packhorse.runtime import audit
-from packhorse.runtime.cursors import write_cursor
+from packhorse.runtime.paging import write_cursor
 from tests.harness.console import HOSTILE, ConsoleSite, command, console_site, distribution
 from tests.harness.waiting import eventually
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from packhorse.runtime.cursors import write_cursor
+from packhorse.runtime.paging import write_cursor
 from packhorse_services.pipeline.reports.query import write_key
 from packhorse_services.pipeline.storage.location import Location
 from tests.harness.measures import NOON, Reports, measure

@@ -2,8 +2,7 @@
 
 import pytest
 
-from packhorse.runtime.cursors import read_cursor, write_cursor
-from packhorse.runtime.paging import link_to, page_url
+from packhorse.runtime.paging import link_to, page_url, read_cursor, write_cursor
 
 
 def test_a_page_is_asked_with_what_was_given_in_its_order() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from packhorse.runtime.cursors import foreign_cursor, read_cursor, write_cursor
+from packhorse.runtime.paging import foreign_cursor, read_cursor, write_cursor
 from packhorse_services.pipeline.reports.schemas import ReportKind
 from packhorse_services.pipeline.storage.queries import RELATION, Value, literal, one_of
 

@@ -14,7 +14,7 @@ from psycopg import AsyncConnection
 
 from packhorse.content.node import is_within
 from packhorse.db.transactions import as_bookkeeper
-from packhorse.runtime.cursors import foreign_cursor, read_cursor, write_cursor
+from packhorse.runtime.paging import foreign_cursor, read_cursor, write_cursor
 from packhorse.wire.messages import Action, PackageEntry
 from packhorse_services.publisher.distributions.delivery_status import DeliveryStatusQuery, Pool
 from packhorse_services.publisher.distributions.distribution_query import Distribution

@@ -9,8 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from packhorse.runtime.cursors import foreign_cursor, read_cursor, write_cursor
-from packhorse.runtime.paging import link_to, page_url
+from packhorse.runtime.paging import foreign_cursor, link_to, page_url, read_cursor, write_cursor
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.publisher.distributions.schemas import DistributionAccepted

@@ -6,9 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from packhorse.runtime.cursors import foreign_cursor, read_cursor, write_cursor
 from packhorse.runtime.entity_tags import KnownTags, kept
-from packhorse.runtime.paging import link_to, page_url
+from packhorse.runtime.paging import foreign_cursor, link_to, page_url, read_cursor, write_cursor
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse.wire.messages import Action

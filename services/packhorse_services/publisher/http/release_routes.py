@@ -8,9 +8,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from packhorse.runtime import audit, tracing
-from packhorse.runtime.cursors import foreign_cursor, read_cursor, write_cursor
 from packhorse.runtime.openapi import LOCATION
-from packhorse.runtime.paging import link_to, page_url
+from packhorse.runtime.paging import foreign_cursor, link_to, page_url, read_cursor, write_cursor
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse.wire.messages import Action
