@@ -6,18 +6,19 @@ from datetime import datetime
 from itertools import accumulate
 from typing import Any
 from urllib.parse import quote
+from uuid import uuid4
 
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
 from psycopg_pool import AsyncConnectionPool
 
+from packhorse.bookkeeping.audit_rows import AuditRow
 from packhorse.db.transactions import as_bookkeeper
 from packhorse.errors import Permanent
 from packhorse.wire.actions import is_probe
 from packhorse.wire.messages import PackageEntry
 from packhorse.wire.package_codec import ENTRY_HEADER, decode_entry
 from packhorse.wire.record import Undecodable
-from packhorse_services.publisher.queues.audit import audit
 from packhorse_services.publisher.queues.error_counts import ErrorCounts
 
 Pool = AsyncConnectionPool[AsyncConnection]
@@ -227,7 +228,8 @@ class ErrorQueues:
             offsets = sorted(offset for (offset,) in await rows.fetchall())
             if offsets:
                 detail = {"offsets": offsets}
-                await audit(connection, (subscriber, self._agent, user), "DISMISS", detail)
+                done = AuditRow(subscriber, self._agent, uuid4().hex, user, "DISMISS", detail)
+                await done.write_async(connection)
         self._counts.note(subscriber, await self.count(subscriber))
         return offsets
 

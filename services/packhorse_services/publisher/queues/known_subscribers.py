@@ -7,18 +7,19 @@ bookkeeper; ages are by the database's clock.
 import logging
 import time
 from collections.abc import Sequence
+from uuid import uuid4
 
 from psycopg import AsyncConnection, Connection
 from psycopg_pool import AsyncConnectionPool
 
 from packhorse.bookkeeping import subscriber_rows
+from packhorse.bookkeeping.audit_rows import AuditRow
 from packhorse.bookkeeping.subscriber_rows import AnnouncementAge, AnnouncementRow
 from packhorse.db.transactions import as_bookkeeper
 from packhorse.errors import Permanent
 from packhorse.wire.codec import decode_discovery, encode_discovery
 from packhorse.wire.messages import DiscoveryMessage
 from packhorse.wire.record import Undecodable, type_headers
-from packhorse_services.publisher.queues.audit import audit
 from packhorse_services.publisher.queues.queue import Queues, UnknownSubscriber
 from packhorse_services.publisher.queues.subscribers import (
     FORGOTTEN_S,
@@ -128,7 +129,9 @@ class KnownSubscribers:
                 raise UnknownSubscriber(
                     f"no subscriber {name[:80]!r} follows {agent}; GET /subscribers lists them"
                 )
-            await audit(connection, (name, agent, user), "FORGET", {"last_seen_ms": until_ms})
+            detail = {"last_seen_ms": until_ms}
+            done = AuditRow(name, agent, uuid4().hex, user, "FORGET", detail)
+            await done.write_async(connection)
         subscribers.leave_out({name: until_ms})
 
     async def check(self, subscriber: str) -> None:
