@@ -3,13 +3,15 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+import psycopg
 from psycopg import Connection
 
+from packhorse.db.engine import Timeouts
 from packhorse.db.run_sessions import end_sessions
 from packhorse.topology.lease import transitions
-from packhorse.topology.lease.session import lease_session
 from packhorse.topology.lease.store import (
     ClusterState,
     Incarnation,
@@ -19,7 +21,8 @@ from packhorse.topology.lease.store import (
     Pulse,
     Renewal,
 )
-from packhorse.topology.store_session import CHANNEL
+from packhorse.topology.patience import bookkeeper_connection
+from packhorse.topology.store_session import CHANNEL, StoreSession
 
 _TOGETHER_S, _APART_S = 0.2, 0.01
 """Changes that come one upon another, as when all instances start, are answered together: after
@@ -72,7 +75,7 @@ class SqlLeaseStore:
     """
 
     def __init__(self, url: str, *, patience_s: float = 4.0) -> None:
-        self._session = lease_session(url, patience_s)
+        self._session = _session(url, patience_s)
 
     def renew(self, renewal: Renewal) -> Pulse | None:
         """See `LeaseStore.renew`; one statement while nothing changes."""
@@ -237,3 +240,24 @@ def _entry(
     texts = {name: value for name, value in given.items() if isinstance(value, str)}
     me = Incarnation(instance_id, runtime_id)
     return InstanceEntry(me, number, joined, InstanceState(state), texts)
+
+
+def _session(url: str, patience_s: float) -> StoreSession:
+    """Return a session of which all errors are `StoreUnavailable`.
+
+    A commit is not waited for until it is on disk, unless its transaction says so.
+    """
+    milliseconds = int(patience_s * 1000)
+    limits = Timeouts(milliseconds * 3 // 4, milliseconds // 2, milliseconds)
+    connect = partial(
+        bookkeeper_connection,
+        url,
+        "packhorse-topology",
+        patience_s,
+        prepare_threshold=1,
+        connect_timeout=str(max(2, int(patience_s))),
+        tcp_user_timeout=str(milliseconds),
+        session=limits.settings
+        | {"synchronous_commit": "off", "plan_cache_mode": "force_generic_plan"},
+    )
+    return StoreSession(connect, away=(psycopg.Error,), trusted=True)
