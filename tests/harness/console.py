@@ -17,7 +17,7 @@ from httpx_sse import EventSource
 
 from packhorse.runtime.auth import Authenticator, authenticator_for
 from packhorse.runtime.principal import Principal
-from packhorse_services.console import impatient
+from packhorse_services.console import upstream
 from packhorse_services.console.app import console
 from packhorse_services.console.settings import Settings
 from tests.harness.topology.scripted import Callers
@@ -267,7 +267,7 @@ def console_site(
         program = SimpleNamespace(service=SimpleNamespace(app=app))
         served = Served(program, listener)  # type: ignore[arg-type]
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(impatient, "_LIVES_S", lives_s)
+            patched.setattr(upstream, "_LIVES_S", lives_s)
             try:
                 yield ConsoleSite(served.url, publisher, callers)
             finally:

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
+import httpx
+
 from packhorse.client.addresses import Addresses
 from packhorse.client.awaiting import AsyncClient
-from packhorse.client.errors import ClientError
-from packhorse.client.exchange import ServiceName
+from packhorse.client.errors import ClientError, NoAnswer, NoAnswerInTime
+from packhorse.client.exchange import Effect, Request, ServiceName
+from packhorse.client.problems import Words
 from packhorse.runtime.problems import Problem
-from packhorse_services.console.impatient import WORDS, ImpatientClient
 
 T = TypeVar("T")
 
@@ -24,6 +26,10 @@ _AT_A_TIME = 8
 _KEPT_S, _MOST_KEPT = 30.0, 200
 _PATIENCE_S = 3.0
 """A page that shows the present waits no longer for the past."""
+_SILENT_S, _LIVES_S = 1.0, 3.0
+"""A service that has been silent is asked whether it lives; a busy one has time to say so."""
+_WHY = "its process is stopped, or has too much to do"
+_WORDS = Words(address="its URL in this console's settings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +41,44 @@ class Answered(Generic[T]):
     error: str = ""
 
 
+class _ImpatientClient(AsyncClient):
+    """Waits up to the time-out for a long answer of a service that lives, and 4 s for any other.
+
+    Its errors name the kind of the service that does not answer.
+    """
+
+    async def _done(self, effect: Effect) -> Any:
+        if not isinstance(effect, Request):
+            return await super()._done(effect)
+        answer = asyncio.create_task(super()._done(effect))
+        try:
+            await asyncio.wait({answer}, timeout=_SILENT_S)
+            if answer.done() or await self._lives(effect.service) or answer.done():
+                return await answer
+            url = self._targets.of(effect.service).url
+            raise NoAnswerInTime(f"{url} does not even say that it lives: {_WHY}")
+        except NoAnswer as error:
+            raise type(error)(f"the {effect.service} service: {error}", error.key) from error
+        finally:
+            answer.cancel()
+
+    async def _lives(self, service: ServiceName) -> bool:
+        """Return whether a service answers anything at all: its process may be stopped."""
+        try:
+            url = f"{self._targets.of(service).url}/livez"
+            await self._http.get(url, timeout=_LIVES_S)
+        except httpx.HTTPError:
+            return False
+        return True
+
+
 class Services:
     """Services of one kind, by the names that pages know them by."""
 
     def __init__(self, kind: ServiceName, urls: Mapping[str, str], timeout_s: float) -> None:
         self.urls, self._kind = urls, kind
         self._clients = {
-            name: ImpatientClient.of(Addresses({kind: url}), timeout=timeout_s, words=WORDS)
+            name: _ImpatientClient.of(Addresses({kind: url}), timeout=timeout_s, words=_WORDS)
             for name, url in urls.items()
         }
 
