@@ -16,13 +16,7 @@ from psycopg import AsyncConnection, Connection
 
 from packhorse.blobs.api import package_key
 from packhorse.blobs.open import open_blobs
-from packhorse.bookkeeping import (
-    append_numbers,
-    outbox_view,
-    positions,
-    stored_packages,
-    subscriber_rows,
-)
+from packhorse.bookkeeping import outbox_view, positions, stored_packages, subscriber_rows
 from packhorse.bookkeeping.audit_rows import AuditRow
 from packhorse.bookkeeping.positions import LoadedSnapshot, StoredDecision, StoredPosition
 from packhorse.bookkeeping.subscriber_rows import AnnouncementRow
@@ -116,13 +110,13 @@ def test_the_outbox_shows_what_is_committed_and_not_sent(author: Author) -> None
 def test_r6_the_last_number_is_that_of_the_last_committed_package(author: Author) -> None:
     with acting(author.database_url) as connection:
         connection.execute("DELETE FROM bookkeeping.slot")
-        assert append_numbers.last_number(connection) is None
-        assert append_numbers.published_log(connection) == ""
+        assert outbox_view.last_number(connection) is None
+        assert outbox_view.published_log(connection) == ""
     publish_one(author, "/p0")
     publish_one(author, "/p0", away=True)
     with acting(author.database_url) as connection:
-        number = append_numbers.last_number(connection)
-        log = append_numbers.published_log(connection)
+        number = outbox_view.last_number(connection)
+        log = outbox_view.published_log(connection)
     assert log == author.journal.identity(author.topics.package)
     [(epoch, sequence)] = author.rows(
         "SELECT epoch, sequence FROM bookkeeping.outbox ORDER BY 1 DESC, 2 DESC LIMIT 1"

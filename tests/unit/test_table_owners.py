@@ -30,8 +30,7 @@ OWNERS = {
 """A folder, and the tables, all of one schema, that its modules may name."""
 
 FUNCTIONS = {
-    f"{SHARED}/bookkeeping/append_numbers.py": "bookkeeping.slot",
-    f"{SHARED}/bookkeeping/outbox_view.py": "bookkeeping.outbox",
+    f"{SHARED}/bookkeeping/outbox_view.py": "bookkeeping.outbox slot",
     f"{SHARED}/bookkeeping/positions.py": "bookkeeping.content_filter joined_snapshot position"
     " status",
     f"{SHARED}/bookkeeping/stored_packages.py": "bookkeeping.outbox stored_package",

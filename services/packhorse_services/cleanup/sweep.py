@@ -16,7 +16,7 @@ import psycopg
 from psycopg import Connection
 
 from packhorse.blobs.api import BlobStore
-from packhorse.bookkeeping import append_numbers, stored_packages
+from packhorse.bookkeeping import outbox_view, stored_packages
 from packhorse.errors import PackhorseError, Transient
 from packhorse.messaging.api import (
     Bounds,
@@ -118,7 +118,7 @@ class Sweep:
         Else one topic name or URL that differs would make every stored package a forgotten one. A
         topic that was made anew is the publishers' log once they have appended to it.
         """
-        published = append_numbers.published_log(connection)
+        published = outbox_view.published_log(connection)
         if published not in ("", log):
             raise ForeignLog(
                 f"publishers of this database append to the log {published}, and {self._topic} is "

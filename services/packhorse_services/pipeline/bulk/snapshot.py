@@ -8,7 +8,7 @@ from typing import TypeVar
 import psycopg
 from psycopg import Connection
 
-from packhorse.bookkeeping import append_numbers
+from packhorse.bookkeeping import outbox_view
 from packhorse.content import scan
 from packhorse.content.node import ROOT, Node
 from packhorse.content.parts import SubtreePart
@@ -114,7 +114,7 @@ def author_snapshot(database_url: str) -> Iterator[AuthorSnapshot]:
 def _seen(connection: Connection) -> tuple[int, int]:
     """Read epoch and sequence of the last package that the author had made by then (R6)."""
     act_as(connection, BOOKKEEPER)
-    number = append_numbers.last_number(connection)
+    number = outbox_view.last_number(connection)
     if number is None:
         raise TaskRefused("no publisher has worked for this author yet; start one first")
     return number
