@@ -4,7 +4,7 @@ import psycopg
 import pytest
 
 from packhorse.db.connect import connect
-from packhorse.db.exchange import exchange
+from packhorse_services.publisher.publish.first_look import exchange
 
 ODD = ["it's", 'a "b"', "back\\slash", "100 %s; SELECT 1", "{ä,NULL}", ""]
 

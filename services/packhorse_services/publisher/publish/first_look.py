@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from typing import Any, LiteralString
 
-from psycopg import Connection
+from psycopg import ClientCursor, Connection, sql
 
 from packhorse.content import tree
 from packhorse.content.node import Node
 from packhorse.content.rows import node_of
-from packhorse.db.exchange import Statement, exchange
 from packhorse.db.metadata import BOOKKEEPER, EXPORTER
 from packhorse.db.roles import role_statement
 from packhorse.wire.actions import exports
@@ -26,6 +26,9 @@ from packhorse_services.publisher.outbox.request import DistributionRequest, Pen
 _SMALL_PATHS = 10
 _NODES = 50
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ"
+
+Statement = tuple[LiteralString | sql.Composed, Sequence[Any]]
+"""A statement, and its parameters as `Connection.execute` takes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +85,18 @@ def _look(
 def _small_paths(group: Sequence[Pending]) -> list[str]:
     small = (pending.request.paths for pending in group if is_small(pending.request))
     return list(islice(dict.fromkeys(chain.from_iterable(small)), _NODES))
+
+
+def exchange(connection: Connection, statements: Sequence[Statement]) -> list[list[Any]]:
+    """Carry out statements one after the other; returns the rows of each, or none.
+
+    Those behind one that fails are not carried out. Outside of a transaction, and unless one of
+    them begins it, they are one transaction. None is prepared: each is planned every time.
+    """
+    cursor = ClientCursor(connection)
+    together = ";".join(cursor.mogrify(*statement) for statement in statements)
+    cursor.execute(together.encode())
+    found: list[list[Any]] = []
+    for result in cursor.results():
+        found.append(result.fetchall() if result.description else [])
+    return found
