@@ -23,8 +23,7 @@ from packhorse.topology.own_cluster import InstanceProperties, join
 from packhorse_services.cleanup import app, ledger
 from packhorse_services.cleanup.app import LEADER_TASK, cleanup_service
 from packhorse_services.cleanup.report import RunState
-from packhorse_services.cleanup.runner import request_run
-from packhorse_services.cleanup.schedule import schedule_of
+from packhorse_services.cleanup.runner import request_run, schedule_of
 from packhorse_services.cleanup.settings import Settings
 from packhorse_services.cleanup.sweep import Sweep
 from tests.harness.cleanup import Altered, Stage, staged

@@ -26,7 +26,7 @@ from tests.harness.openapi import NOWHERE, SERVICES
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "operations" / "jobs.md"
 MADE_IN = {
-    *("cleanup/schedule.py", "jobs/housekeeping.py", "pipeline/worker/command.py"),
+    *("cleanup/runner.py", "jobs/housekeeping.py", "pipeline/worker/command.py"),
     "publisher/assembly/maintenance.py",
 }
 """Modules with schedules of the product; each is declared by one of the services below."""

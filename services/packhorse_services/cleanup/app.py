@@ -29,8 +29,7 @@ from packhorse_services.cleanup.keeping import (
 )
 from packhorse_services.cleanup.ledger import RunWaits
 from packhorse_services.cleanup.records import Records
-from packhorse_services.cleanup.runner import Runner
-from packhorse_services.cleanup.schedule import QUEUE, RUN, schedule_of
+from packhorse_services.cleanup.runner import QUEUE, RUN, Runner, schedule_of
 from packhorse_services.cleanup.settings import Settings
 from packhorse_services.cleanup.sweep import Sweep
 

@@ -1,4 +1,4 @@
-"""Runs as jobs, for the schedule and for who asks for one; and runs by hand."""
+"""Runs as jobs, for the schedule and for who asks for one, with their queue; and runs by hand."""
 
 from datetime import timedelta
 
@@ -8,17 +8,48 @@ from psycopg import Connection
 from packhorse.errors import PackhorseError
 from packhorse.jobs.consumer import JobContext, Outcome, Result
 from packhorse.jobs.job import Job
+from packhorse.jobs.queue import QueueConfiguration, QueueType
+from packhorse.jobs.scheduling.definition import JobAction, Missed, ScheduleDefinition
+from packhorse.jobs.scheduling.timing import When
 from packhorse.jobs.store.adding import add_job
 from packhorse.jobs.store.given import NewJob
 from packhorse_services.cleanup import ledger
 from packhorse_services.cleanup.cleanup_lock import CleanupBusy, CleanupLock, acquire_lock
 from packhorse_services.cleanup.report import CleanupRun
-from packhorse_services.cleanup.schedule import RUN
 from packhorse_services.cleanup.sweep import Sweep
+
+RUN = "packhorse/cleanup/run"
+"""Topic of the jobs that are runs; the property `run` names one that was asked for."""
+
+QUEUE = QueueConfiguration(
+    name="cleanup",
+    patterns=(RUN,),
+    type=QueueType.UNORDERED,
+    max_parallel=1,
+    max_retries=-1,
+    retry_delay_s=5,
+    max_retry_delay_s=900,
+)
+"""A run that fails comes again until it succeeds, as a package does: what ended it may be over.
+
+Runs that meet wait for each other's turn.
+"""
 
 _BUSY_S = 5.0
 _BY_HAND = "hand"
 _BY_SCHEDULE = "schedule"
+
+
+def schedule_of(when: When) -> ScheduleDefinition:
+    """Return the schedule that the service declares."""
+    return ScheduleDefinition(
+        name="packhorse.cleanup",
+        when=when,
+        action=JobAction(RUN),
+        description="Removes packages from the blob store that the journal has forgotten",
+        concurrent=False,
+        missed=Missed.ONCE,
+    )
 
 
 def request_run(connection: Connection, application: str, origin: str, *, dry_run: bool) -> int:
