@@ -16,8 +16,8 @@ from packhorse.messaging.api import (
     Position,
     Reader,
     Record,
+    partition_for,
 )
-from packhorse.messaging.partitioning import partition_for
 from tests.harness.journals import DEADLINE_S, create
 
 PARTITIONS = 2

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Protocol, Self
+from zlib import crc32
 
 from packhorse.errors import Permanent, Transient
 
@@ -47,6 +48,15 @@ class TopicMissing(Permanent):
 def topic_missing(topic: str) -> TopicMissing:
     """Return the error that says so."""
     return TopicMissing(f"topic {topic} does not exist; create it with `packhorse topics create`")
+
+
+def partition_for(key: str | None, partitions: int) -> int:
+    """Return which partition a key belongs to, the same on every backend, for ever.
+
+    It is CRC-32 of the UTF-8 key modulo `partitions`, as librdkafka's `consistent` does.
+    Without a key it is partition 0.
+    """
+    return 0 if key is None else crc32(key.encode()) % partitions
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,10 @@ from packhorse.messaging.api import (
     Since,
     TopicMissing,
     TopicSpec,
+    partition_for,
 )
 from packhorse.messaging.faults import topic_faults
 from packhorse.messaging.memory_log import MemoryLog, MemoryPartition, MemoryTopic
-from packhorse.messaging.partitioning import partition_for
 
 __all__ = ["MemoryJournal", "MemoryLog", "open_memory_journal", "shared_log"]
 

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packhorse.messaging.api import LogEnd, Outgoing, TopicMissing, TopicSpec
+from packhorse.messaging.api import LogEnd, Outgoing, TopicMissing, TopicSpec, partition_for
 from packhorse.messaging.faults import topic_faults
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from packhorse.messaging.open import UnknownJournal, open_journal
-from packhorse.messaging.partitioning import partition_for
 from packhorse.messaging.sql.headers import pack_headers, unpack_headers
 from packhorse.messaging.topics import standard_topics
 from packhorse.wire.topics import Topics

@@ -13,10 +13,10 @@ from packhorse.messaging.api import (
     Outgoing,
     RecordTooLarge,
     TopicMissing,
+    partition_for,
 )
 from packhorse.messaging.kafka.clients import BATCH_BYTES
 from packhorse.messaging.kafka.link import Link
-from packhorse.messaging.partitioning import partition_for
 
 _PAUSE_SECONDS = 1.0
 """How long appends are refused after a link broke.

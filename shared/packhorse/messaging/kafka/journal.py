@@ -18,6 +18,7 @@ from packhorse.messaging.api import (
     Record,
     TopicSpec,
     damaged,
+    partition_for,
 )
 from packhorse.messaging.kafka.address import parse_address
 from packhorse.messaging.kafka.appending import KafkaAppender
@@ -28,7 +29,6 @@ from packhorse.messaging.kafka.link import Link
 from packhorse.messaging.kafka.provision import Provision
 from packhorse.messaging.kafka.reading import KafkaReader
 from packhorse.messaging.kafka.records import as_record
-from packhorse.messaging.partitioning import partition_for
 
 _NOTHING_THERE = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET})
 

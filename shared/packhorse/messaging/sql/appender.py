@@ -18,9 +18,9 @@ from packhorse.messaging.api import (
     Outgoing,
     RecordTooLarge,
     TopicMissing,
+    partition_for,
     topic_missing,
 )
-from packhorse.messaging.partitioning import partition_for
 from packhorse.messaging.sql.catalogue import SqlTopic
 from packhorse.messaging.sql.group import GroupWriter, Slice
 from packhorse.messaging.sql.waiting import Waiting, WaitingQueue

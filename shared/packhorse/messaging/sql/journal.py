@@ -16,9 +16,9 @@ from packhorse.messaging.api import (
     Position,
     Record,
     TopicSpec,
+    partition_for,
 )
 from packhorse.messaging.faults import topic_faults
-from packhorse.messaging.partitioning import partition_for
 from packhorse.messaging.sql import catalogue
 from packhorse.messaging.sql.appender import SqlAppender
 from packhorse.messaging.sql.catalogue import (
