@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from fastapi import APIRouter, FastAPI
 
@@ -57,6 +56,7 @@ def topology_service(
     `components` are started behind the discovery, and stopped before it.
     """
     report("packhorse_topology_")
+    parts.discovery.add_listener(parts.feed.hear)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -67,20 +67,7 @@ def topology_service(
     app = create_app(_SERVICE, authenticator, ready, lifespan=lifespan, docs=docs)
     app.state.parts = parts
     add_routes(app, *_ROUTERS, *([] if connector_routes is None else [connector_routes]))
-    return Service(app, (_Following(parts), parts.discovery, *components))
-
-
-@dataclass(frozen=True)
-class _Following:
-    """Lets the feed hear the topology; at the end it closes the streams that are left."""
-
-    parts: TopologyServices
-
-    def start(self) -> None:
-        self.parts.discovery.add_listener(self.parts.feed.hear)
-
-    def stop(self, timeout: float) -> None:  # noqa: ARG002
-        self.parts.feed.end_streams()
+    return Service(app, (parts.discovery, *components))
 
 
 def _ask_heartbeat(discovery: Discovery) -> None:
