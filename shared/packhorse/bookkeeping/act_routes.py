@@ -10,9 +10,8 @@ from psycopg import Connection
 from pydantic import BaseModel, Field
 
 from packhorse.runtime.auth import Principal, TokenScope, require
-from packhorse.runtime.cursors import foreign_cursor, read_cursor, write_cursor
 from packhorse.runtime.moments import Moment, moment_of
-from packhorse.runtime.paging import link_to, page_url
+from packhorse.runtime.paging import foreign_cursor, link_to, page_url, read_cursor, write_cursor
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
 

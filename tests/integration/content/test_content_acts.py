@@ -9,7 +9,7 @@ import pytest
 
 from packhorse.bookkeeping import audit_rows
 from packhorse.db.connect import connect
-from packhorse.runtime.cursors import write_cursor
+from packhorse.runtime.paging import write_cursor
 from tests.harness.author import Author
 from tests.harness.content import PAGE, Serve, as_
 
