@@ -1,6 +1,7 @@
 """The subscriber's HTTP application: its content to read, and the state of its subscriptions."""
 
 import asyncio
+from datetime import datetime
 from functools import partial
 
 from fastapi import APIRouter, FastAPI, Request, Security
@@ -18,6 +19,7 @@ from packhorse.db.connect import async_pool
 from packhorse.errors import PackhorseError
 from packhorse.runtime.auth import Authenticator, require
 from packhorse.runtime.http import ServiceDescription, add_routes, create_app
+from packhorse.runtime.moments import time_of
 from packhorse.runtime.problems import ProblemKind, documented
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.validation import StrictRoute
@@ -37,7 +39,7 @@ _PROBLEMS: dict[type[Exception], ProblemKind] = {
 
 
 class SubscriptionStatus(BaseModel):
-    """One publisher agent at this subscriber; times are milliseconds since 1970, 0 for none."""
+    """One publisher agent at this subscriber."""
 
     publisher_agent: str
     state: SubscriptionState
@@ -46,8 +48,8 @@ class SubscriptionStatus(BaseModel):
     epoch: int
     retries: int = Field(description="Failed attempts of the package in front")
     last_error: str
-    next_attempt_ms: int
-    blocked_since_ms: int
+    next_attempt_at: datetime | None
+    blocked_since: datetime | None
     incomplete: bool = Field(description="Whether it began behind packages that it has not got")
     behind_records: int | None = Field(
         description="Records of the log behind the offset, also other agents'; null: not known now"
@@ -137,8 +139,8 @@ def _subscription_status(
         epoch=state.epoch,
         retries=state.retries,
         last_error=state.last_error,
-        next_attempt_ms=state.next_attempt_ms,
-        blocked_since_ms=state.blocked_since_ms,
+        next_attempt_at=time_of(state.next_attempt_ms),
+        blocked_since=time_of(state.blocked_since_ms),
         incomplete=state.incomplete,
         behind_records=None if end is None else max(0, end - 1 - state.offset),
         lag_seconds=report.lag_s(clock.wall_ms()),

@@ -1,4 +1,4 @@
-"""Moments in requests and options: RFC 3339, with a time zone."""
+"""Moments in requests, options and answers: RFC 3339, with a time zone."""
 
 import re
 from datetime import UTC, datetime
@@ -10,6 +10,7 @@ _RFC_3339 = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.IGNORECASE | re.ASCII
 )
 _EXAMPLE = "2026-12-24T18:00:00Z"
+_LAST_MS = 253_402_300_799_000
 
 
 def moment_of(text: object) -> datetime:
@@ -32,3 +33,8 @@ def moment_of(text: object) -> datetime:
 
 
 Moment = Annotated[datetime, BeforeValidator(moment_of)]
+
+
+def time_of(ms: int) -> datetime | None:
+    """Return a time in UTC, or None for 0 and for what is no time."""
+    return datetime.fromtimestamp(ms / 1000, UTC) if 0 < ms <= _LAST_MS else None

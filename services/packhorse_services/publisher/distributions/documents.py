@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from packhorse.runtime.moments import time_of
 from packhorse_services.publisher.distributions.delivery_status import DeliveryTo
 from packhorse_services.publisher.distributions.distribution_query import Distribution
 from packhorse_services.publisher.distributions.schemas import (
@@ -12,7 +13,6 @@ from packhorse_services.publisher.distributions.schemas import (
     Links,
 )
 from packhorse_services.publisher.outcomes.distribution_state import DistributionState
-from packhorse_services.publisher.queues.schemas import time_of
 
 
 def distribution_summary(found: Distribution, state: DistributionState) -> DistributionSummary:

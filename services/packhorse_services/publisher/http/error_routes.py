@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
+from packhorse.runtime.moments import time_of
 from packhorse.runtime.paging import foreign_cursor, link_to, page_url, read_cursor, write_cursor
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
@@ -28,7 +29,7 @@ from packhorse_services.publisher.outcomes.error_queue import (
     ErrorQueuePlace,
     FailedPackage,
 )
-from packhorse_services.publisher.queues.schemas import queue_url, time_of
+from packhorse_services.publisher.queues.schemas import queue_url
 
 router = APIRouter(route_class=StrictRoute, tags=["error queues"])
 

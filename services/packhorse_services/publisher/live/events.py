@@ -12,11 +12,11 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from packhorse.messaging.api import Record
+from packhorse.runtime.moments import time_of
 from packhorse.wire.codec import decode_distributed, decode_status
 from packhorse.wire.messages import Action, PackageEntry
 from packhorse.wire.package_codec import AGENT_HEADER, PACKAGE_ID_HEADER, decode_entry
 from packhorse.wire.record import Undecodable
-from packhorse_services.publisher.queues.schemas import time_of
 
 _MAX_TEXT = 2_000
 _MAX_NAME = 200

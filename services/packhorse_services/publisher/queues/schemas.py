@@ -1,23 +1,18 @@
 """Queues and subscribers as HTTP shows them."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from urllib.parse import quote
 
 from pydantic import BaseModel, Field
 
+from packhorse.runtime.moments import time_of
 from packhorse_services.publisher.queues.cache.columns import QueueEntry
 from packhorse_services.publisher.queues.queue import SubscriberQueue
 
 RANGE_FROM = "Of a part of its deep path: it begins with this path; empty: with the deep path"
 RANGE_TO = "Of a part of its deep path: it ends before this path; empty: with the subtree"
 TARGETS = "The subscribers that it is for; the others pass it over as SKIPPED. None: all"
-_LAST_MS = 253_402_300_799_000
-
-
-def time_of(ms: int) -> datetime | None:
-    """Return a time in UTC, or None for 0 and for what is no time."""
-    return datetime.fromtimestamp(ms / 1000, UTC) if 0 < ms <= _LAST_MS else None
 
 
 class EntryDocument(BaseModel):

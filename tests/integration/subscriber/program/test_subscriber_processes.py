@@ -132,7 +132,9 @@ def test_the_http_service_shows_content_and_state_to_those_who_may(
         status = client.get("/status").json()
         assert status["lease"]["held"] is True
         assert (status["include"], status["exclude"]) == ([], ["/site/private"])
-        assert status["subscriptions"][0]["behind_records"] == 0
+        [subscription] = status["subscriptions"]
+        assert subscription["behind_records"] == 0
+        assert (subscription["next_attempt_at"], subscription["blocked_since"]) == (None, None)
         metrics = client.get("/metrics").text
         assert 'packhorse_subscriber_offset{agent="main"} 0.0' in metrics
         assert 'packhorse_subscriber_ready{reason="IDLE"} 1.0' in metrics
