@@ -25,7 +25,7 @@ from packhorse.runtime.lifecycle import Component, Lifecycle
 from packhorse.runtime.limits import limits_of
 from packhorse.runtime.open_connections import OpenConnections
 from packhorse.runtime.startup import plain_refusals
-from packhorse.runtime.threads import Threads
+from packhorse.runtime.threads import LoopThreads
 
 logger = logging.getLogger(__name__)
 
@@ -56,10 +56,12 @@ def run_program(serve: Callable[[], None]) -> None:
 def configured(kind: type[SettingsT]) -> SettingsT:
     """Return a program's settings by the environment, by which it logs from now on.
 
-    Raises `InvalidConfiguration`.
+    A signal ends the program from now on, as process 1 of a container too. Raises
+    `InvalidConfiguration`.
     """
     settings = loaded(kind)
     logs.configure(settings.log_format, settings.log_level)
+    _at_signal(_end)
     return settings
 
 
@@ -80,15 +82,16 @@ def run_service(
     gc.freeze()  # what was imported stays: no collection has to look through it
     gc.set_threshold(_YOUNG_OBJECTS)
     at = settings.port if port is None else port
-    with _ending_by_signal(), _listening(settings.host, at) as listener:
+    _at_signal(_end)
+    with _listening(settings.host, at) as listener:
         app.state.limits = limits_of(settings)
         with Lifecycle(components) as lifecycle:
             app.state.readiness.add("components", lifecycle.check)
             server = _Server(app, listener, lifecycle, grace_s)
-            for number in _SIGNALS:
-                signal.signal(number, server.keep_signal)
+            _at_signal(server.keep_signal)
             with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
                 runner.run(server.serve([listener]))
+            _at_signal(_end)  # the second one, for the loop has forgotten its own
         logger.info("stopped")
     if server.died:
         raise SystemExit(1)
@@ -130,7 +133,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve, and say so."""
         loop = asyncio.get_running_loop()
-        loop.set_default_executor(Threads("blocking", _THREADS))
+        loop.set_default_executor(LoopThreads("blocking", _THREADS))
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._stop)
         if self._signalled:
@@ -189,16 +192,11 @@ def _url(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-@contextmanager
-def _ending_by_signal() -> Iterator[None]:
-    """Turn a signal that comes before the loop runs into a clean end."""
+def _at_signal(act: Callable[[int, FrameType | None], None]) -> None:
+    for number in _SIGNALS:
+        signal.signal(number, act)
 
-    def end(_number: int, _frame: FrameType | None) -> NoReturn:
-        raise SystemExit(0)
 
-    before = {number: signal.signal(number, end) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _end(_number: int, _frame: FrameType | None) -> NoReturn:
+    """Turn a signal that comes while no loop runs into a clean end."""
+    raise SystemExit(0)

@@ -102,6 +102,14 @@ class Threads(ThreadPoolExecutor):
         self._changed.notify_all()
 
 
+class LoopThreads(Threads):
+    """The threads of an event loop, which would wait at its end for whatever they do, for ever."""
+
+    def shutdown(self, *_: Any, **__: Any) -> None:
+        """Take no more work, and begin none; what is under way ends with the process."""
+        super().shutdown(wait=False, cancel_futures=True)
+
+
 def _do(end: Future[T], work: Callable[[], T]) -> None:
     if not end.set_running_or_notify_cancel():
         return

@@ -35,6 +35,8 @@ class Announced:
 
     def stop(self, timeout: float) -> None:
         sys.stderr.write("component stopped\n")
+        if sys.argv[1] == "stubborn":
+            threading.Event().wait()
 
 
 class Signalling(logging.Handler):
@@ -69,6 +71,10 @@ def add_held_requests(app: FastAPI) -> None:
         await released.wait()
         return "done"
 
+    @app.get("/held-thread")
+    async def held_thread() -> None:
+        await asyncio.to_thread(hold_thread)
+
     @app.get("/release-at-stop")
     async def release_at_stop() -> str:
         await requested.wait()
@@ -79,6 +85,11 @@ def add_held_requests(app: FastAPI) -> None:
         await app.state.stopping.wait()
         await asyncio.sleep(0.3)
         released.set()
+
+
+def hold_thread() -> None:
+    sys.stderr.write("thread held\n")
+    threading.Event().wait()
 
 
 async def fire_times(app: FastAPI) -> AsyncIterator[str]:
@@ -107,6 +118,10 @@ if __name__ == "__main__":
     if sys.argv[1] == "impatient with heads":
         connection.HEAD_TIMEOUT_S = 0.2
     with plain_refusals():
+        if sys.argv[1] == "preparing":
+            serve.configured(ProcessConfiguration)
+            sys.stderr.write("preparing\n")
+            threading.Event().wait()
         serve.run_service(
             create(),
             ProcessConfiguration(),

@@ -63,6 +63,10 @@ class Program:
         host, port = self.url.removeprefix("http://").split(":")
         return host, int(port)
 
+    def until_said(self, words: str) -> None:
+        while words not in self.errors.readline():
+            assert self.process.poll() is None
+
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         os.kill(self.process.pid, number)
         return self.ended()
@@ -122,6 +126,28 @@ def test_a_signal_that_comes_before_the_loop_heeds_it_ends_the_program_cleanly()
     assert "Traceback" not in errors
 
 
+def test_a_signal_that_comes_while_a_program_prepares_ends_it_cleanly() -> None:
+    with closing(Program("preparing")) as program:
+        program.until_said("preparing")
+        assert program.end() == (0, "")
+
+
+def test_a_second_signal_waits_for_no_component() -> None:
+    with _running("stubborn") as program:
+        os.kill(program.process.pid, signal.SIGTERM)
+        program.until_said("component stopped")
+        assert program.end() == (0, "")
+
+
+def test_work_that_does_not_end_in_a_thread_keeps_no_program_alive() -> None:
+    with _running("deaf") as program, socket.create_connection(program.address) as client:
+        client.sendall(b"GET /held-thread HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        program.until_said("thread held")
+        code, errors = program.end()
+    assert code == 0
+    assert "component stopped" in errors
+
+
 def test_a_request_and_a_stream_under_way_are_finished_first() -> None:
     answers: list[Any] = []
     with _running() as program, httpx.Client(base_url=program.url, timeout=DEADLINE_S) as client:
@@ -157,8 +183,7 @@ def test_a_client_that_does_not_read_is_cut_off() -> None:
         socket.create_connection(program.address, timeout=DEADLINE_S) as stalled,
     ):
         stalled.sendall(b"GET /flood HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        while "flood ended" not in program.errors.readline():
-            assert program.process.poll() is None
+        program.until_said("flood ended")
         _until_closed(stalled)
 
 
