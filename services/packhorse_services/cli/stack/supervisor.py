@@ -12,6 +12,7 @@ from packhorse_services.cli.stack.child import ChildProcess
 START_TIMEOUT_S = 300.0
 """A program that ends is noticed at once; a slow machine may need minutes for ten programs."""
 STOP_TIMEOUT_S = 20.0
+"""What has not ended then is killed, an import too."""
 _AT_ONCE = 24
 """More that start at once would have no processor time left to sign in to their databases."""
 _FIRST_DELAY_S = 0.5

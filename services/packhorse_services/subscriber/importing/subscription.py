@@ -50,7 +50,8 @@ class SubscriptionSettings:
 class Subscription(WorkerComponent):
     """A component: one thread that imports while this worker holds the lease.
 
-    It ends after the present import; one that takes longer is rolled back with the process.
+    The first of a worker that is stopped waits for the present imports of all, however long they
+    take: a package whose import is cut off has lost an attempt.
     """
 
     def __init__(
@@ -72,6 +73,12 @@ class Subscription(WorkerComponent):
         context.clears.listen(self._wake.set)
         context.control.listen(self._wake.set)
         context.gate.listen(self._wake.set)
+
+    def stop(self, timeout: float) -> None:
+        """Wait for what is being imported, then up to `timeout` seconds for the thread's end."""
+        self._worker.request_stop()
+        self._joining.turns.end()
+        self._worker.stop(timeout)
 
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.is_set():

@@ -41,18 +41,24 @@ class SnapshotTurns:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._steps = 0
-        self._loading = False
+        self._loading = self._ended = False
 
     def is_loading(self) -> bool:
-        """Return whether a load is under way, or about to be."""
+        """Return whether a load is under way, or about to be, or no step may begin any more."""
         with self._changed:
-            return self._loading
+            return self._loading or self._ended
+
+    def end(self) -> None:
+        """Let no step begin any more; return when those under way have ended, whenever that is."""
+        with self._changed:
+            self._ended = True
+            self._changed.wait_for(lambda: self._steps == 0)
 
     @contextmanager
     def step(self) -> Iterator[bool]:
-        """Lend a turn for one step; false, and none is to be taken, when there is a load."""
+        """Lend a turn for one step; false, and none is to be taken, for a load or at the end."""
         with self._changed:
-            mine = not self._loading
+            mine = not (self._loading or self._ended)
             self._steps += mine
         try:
             yield mine

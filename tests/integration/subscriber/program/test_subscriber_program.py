@@ -1,5 +1,6 @@
 """The assembled subscriber: subscriptions in threads, announcements, standby, outages."""
 
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 from packhorse.messaging.api import JournalUnavailable, Reader, Record
 from packhorse.wire.messages import AWAITED, Action, Status, SubscriptionState
 from packhorse_services.subscriber.announce import announcer
+from packhorse_services.subscriber.importing import importer
+from packhorse_services.subscriber.importing.subscription import Subscription
 from packhorse_services.subscriber.lease import Connections
 from tests.harness.borrowing import borrowed
 from tests.harness.feed import TOPICS, Feed, page
@@ -271,3 +274,25 @@ def test_a_released_lease_is_taken_without_waiting(feed: Feed, database_url: str
     with running(feed, database_url, lease_s=3600.0) as subscriber:
         imported(subscriber, feed.add(page("/b")))
     assert position_of(database_url).offset == 1
+
+
+def test_a_stop_waits_for_what_is_imported_however_long_it_takes(
+    feed: Feed, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package whose only attempt is cut off would be given up by the next worker."""
+    begun, stops, apply = threading.Event(), threading.Event(), importer.apply
+
+    def apply_when_it_stops(*given: Any, **options: Any) -> None:
+        begun.set()
+        assert stops.wait(120)
+        apply(*given, **options)
+
+    monkeypatch.setattr(importer, "apply", apply_when_it_stops)
+    with running(feed, database_url, publisher_agents="main,other", max_retries=0) as subscriber:
+        feed.add(page("/a"))
+        assert begun.wait(120)
+        main, other = (one for one in subscriber.components if isinstance(one, Subscription))
+        stops.set()
+        other.stop(0)
+        main.stop(0)
+        assert set(content_of(database_url)) == {"/a"}
