@@ -14,7 +14,7 @@ from packhorse.db.pool import SharedPool
 from packhorse.db.prepare import prepare_database
 from packhorse.db.transactions import Connect
 from packhorse.jobs.consumer import require_consumer
-from packhorse.runtime.lifecycle import STOP_TIMEOUT_S
+from packhorse.runtime.lifecycle import STOP_TIMEOUT_S, stop_all
 from packhorse.topology import properties as names
 from packhorse.topology.events import EventKind, TopologyEvent
 from packhorse.topology.leader import LeaderOnly
@@ -119,8 +119,7 @@ class Topology:
 
     def stop(self, timeout: float) -> None:
         """Leave the cluster: the others know at once."""
-        self.cluster.stop(timeout)
-        self.pool.stop(timeout)
+        stop_all((self.cluster, self.pool), timeout)
 
     def close(self) -> None:
         """Leave the cluster; it can't be started again."""

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Self
 from uuid import uuid4
 
-from packhorse.clock import SystemClock
 from packhorse.db.engine import check_database_url
 from packhorse.db.pool import Share, SharedPool
 from packhorse.db.prepare import require_database
@@ -29,7 +28,7 @@ from packhorse.jobs.store.leases import WorkerRun
 from packhorse.jobs.work.claiming import Alone, InCluster, KnownInstances
 from packhorse.jobs.work.heartbeat import DEFAULTS, WorkerSettings
 from packhorse.jobs.work.worker import JobWorker, WorkerConnections
-from packhorse.runtime.lifecycle import Component, Watched
+from packhorse.runtime.lifecycle import Component, Watched, stop_all
 from packhorse.runtime.listen import Listener
 from packhorse.topology import properties
 from packhorse.topology.own_cluster import OwnCluster
@@ -72,10 +71,7 @@ class JobsHost:
 
     def stop(self, timeout: float) -> None:
         """Let consumers end, give back the jobs that do not, and stop the rest."""
-        clock = SystemClock()
-        until = clock.monotonic() + timeout
-        for component in reversed(self.components):
-            component.stop(max(0.5, until - clock.monotonic()))
+        stop_all(reversed(self.components), timeout)
 
     def failure(self) -> BaseException | None:
         """Return what ended one of them, which neither jobs nor the database do."""

@@ -2,12 +2,16 @@
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
 from typing import Protocol, Self, runtime_checkable
 
 logger = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 20.0
+"""How long all components of a program may take to stop."""
+_LEAST_S = 1.0
+"""How long each of several may take, whatever those before it took: it has a last word too."""
 
 
 class Component(Protocol):
@@ -29,6 +33,19 @@ class Watched(Protocol):
     def failure(self) -> BaseException | None:
         """Return what it died of, or None while it is well."""
         ...
+
+
+def stop_all(components: Iterable[Component], timeout: float) -> None:
+    """Stop one after the other, within about `timeout` seconds for all of them.
+
+    One that fails is logged, and the others are stopped.
+    """
+    until = monotonic() + timeout
+    for component in components:
+        try:
+            component.stop(max(_LEAST_S, until - monotonic()))
+        except Exception:
+            logger.exception("stopping failed", extra={"component": type(component).__name__})
 
 
 class Worker:
@@ -135,9 +152,5 @@ class Lifecycle:
 
     def _stop(self) -> None:
         self._watched.clear()
-        while self._started:
-            component = self._started.pop()
-            try:
-                component.stop(STOP_TIMEOUT_S)
-            except Exception:
-                logger.exception("stopping failed", extra={"component": type(component).__name__})
+        stop_all(reversed(self._started), STOP_TIMEOUT_S)
+        self._started.clear()

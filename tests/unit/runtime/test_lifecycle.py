@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from packhorse.runtime import lifecycle
 from packhorse.runtime.lifecycle import Lifecycle, Worker
 from packhorse.runtime.periodic import Periodic
 from tests.harness.clock import ManualClock
@@ -48,6 +49,31 @@ def test_a_stop_that_fails_does_not_keep_the_others_running() -> None:
     with Lifecycle([Recorded("a", log), Recorded("b", log, fails="stop")]):
         pass
     assert log[-2:] == ["stop b", "stop a"]
+
+
+class Slow:
+    """A component that takes all the time that it is given to stop."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock, self.given = clock, 0.0
+
+    def start(self) -> None: ...
+
+    def stop(self, timeout: float) -> None:
+        self.given = timeout
+        self._clock.advance(timeout)
+
+
+def test_all_components_together_may_take_the_time_that_one_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last ones have a moment too: a cluster is left, a lease is given back."""
+    clock = ManualClock()
+    monkeypatch.setattr(lifecycle, "monotonic", clock.monotonic)
+    components = [Slow(clock) for _ in range(3)]
+    with Lifecycle(components):
+        pass
+    assert [one.given for one in components] == [1.0, 1.0, lifecycle.STOP_TIMEOUT_S]
 
 
 def test_a_worker_that_is_asked_to_end_has_not_died() -> None:

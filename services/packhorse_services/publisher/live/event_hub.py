@@ -13,7 +13,7 @@ from packhorse.errors import Transient
 from packhorse.messaging.api import Record
 from packhorse.messaging.reading import Polled, follow, keep_following
 from packhorse.runtime.feed import Streams
-from packhorse.runtime.lifecycle import Worker, WorkerComponent
+from packhorse.runtime.lifecycle import Worker, WorkerComponent, stop_all
 from packhorse.runtime.metrics import PUBLISHER_EVENT_STREAMS
 from packhorse.runtime.threads import Threads
 from packhorse_services.publisher.live.agent_log import AgentLog, LogGap
@@ -96,8 +96,7 @@ class EventHub(Streams):
     def stop(self, timeout: float) -> None:
         """End the tails, and the streams that are left."""
         self.end_streams()
-        for tail in self._tails:
-            tail.stop(timeout)
+        stop_all(self._tails, timeout)
         self._readers.shutdown(wait=False, cancel_futures=True)
 
     def failure(self) -> BaseException | None:

@@ -4,6 +4,7 @@ import threading
 
 from packhorse.clock import Clock
 from packhorse.errors import PackhorseError, Transient
+from packhorse.runtime.lifecycle import stop_all
 from packhorse.wire.actions import exports
 from packhorse_services.publisher.outbox.idempotency import CallerKey, KeyInProgress, key_of
 from packhorse_services.publisher.outbox.request import (
@@ -85,8 +86,7 @@ class RequestIntake:
         """Publish the groups that are under way, refuse the rest, end the threads."""
         for line in self._lines:
             line.request_stop()
-        for line in self._lines:
-            line.stop(timeout)
+        stop_all(self._lines, timeout)
 
     def check(self) -> None:
         """Raise `NoProgress` when requests are under way for long and get nowhere."""
