@@ -178,10 +178,12 @@ class SharedPool:
 
     def _watch_idle(self) -> None:
         if self._closing_idle is None:
-            self._closing_idle = threading.Thread(
+            thread = threading.Thread(
                 target=self._close_idle, name=f"{self._application}-idle", daemon=True
             )
-            self._closing_idle.start()
+            with suppress(RuntimeError):  # no thread can be had now; the next borrower tries again
+                thread.start()
+                self._closing_idle = thread
 
     def _close_idle(self) -> None:
         """Close what nobody has needed for a while, until there is nothing idle."""

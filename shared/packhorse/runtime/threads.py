@@ -47,9 +47,9 @@ class Threads(ThreadPoolExecutor):
                 self._idle -= 1
                 self._handed.put(work)
             elif self._most is None or self._alive < self._most:
-                self._alive += 1
                 name = f"{self._name}-{next(self._numbers)}"
                 threading.Thread(target=self._live, args=(work,), name=name, daemon=True).start()
+                self._alive += 1  # not before: the machine may have no more threads
             else:
                 self._waiting.append((end, work))
         return end

@@ -73,9 +73,9 @@ class _Delivery:
     def post(self, event: TopologyEvent) -> None:
         with self._changed:
             self._mailbox.post(event)
-            begins, self._reports = not self._reports, True
-        if begins:
-            self._threads.submit(self._run)
+            if not self._reports:
+                self._threads.submit(self._run)
+                self._reports = True
 
     def drop(self) -> None:
         with self._changed:

@@ -134,8 +134,8 @@ class KafkaAppender:
             future.set_exception(error)
             return False
         lookup = threading.Thread(target=self._find, args=(topic, link), daemon=True)
+        lookup.start()  # it needs our lock before it ends
         self._lookups[topic] = lookup
-        lookup.start()
         return True
 
     def _find(self, topic: str, link: Link) -> None:

@@ -42,13 +42,12 @@ class SqlAppender:
     def submit(self, topic: str, record: Outgoing) -> Future[Appended]:
         """Queue a record and return at once."""
         waiting = Waiting.of(topic, record)
-        self._queue.put(waiting)
         with self._starting:
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._run, name="journal-appender", daemon=True
-                )
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="journal-appender", daemon=True)
+                thread.start()
+                self._thread = thread  # one that can't be started is tried again
+        self._queue.put(waiting)
         return waiting.future
 
     def close(self, timeout: float) -> None:
