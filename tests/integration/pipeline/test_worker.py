@@ -16,6 +16,7 @@ import pytest
 
 from packhorse.jobs.jobs import Jobs
 from packhorse.runtime.lifecycle import Lifecycle
+from packhorse_services.pipeline.worker import command
 from packhorse_services.pipeline.worker.command import TASKS, Task, host_of
 from tests.harness.processes import Process, first_lines
 from tests.harness.waiting import eventually
@@ -101,6 +102,18 @@ def test_a_task_that_is_stopped_is_asked_to_end(database_url: str, tmp_path: Pat
         jobs.stop(added.job.number)
         ended(database_url, added.job.number, "STOPPED")
     assert heard.exists()
+
+
+def test_what_a_task_leaves_behind_does_not_keep_its_place(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that its own one has started may hold its output open after that has ended."""
+    monkeypatch.setattr(command, "_GRACE_S", 1.0)
+    leaves = "import subprocess; print(subprocess.Popen(['sleep', '600']).pid)"
+    with running(database_url, script("archive", leaves)) as jobs:
+        added = jobs.add_job("packhorse/pipeline/archive")
+        done = ended(database_url, added.job.number, "SUCCEEDED")
+    os.kill(int(done["result"]), signal.SIGKILL)
 
 
 def schedules(url: str) -> dict[str, tuple[bool, str]]:

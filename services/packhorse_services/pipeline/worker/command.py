@@ -139,17 +139,18 @@ class RunTask:
     def __call__(self, _job: Job, context: JobContext) -> Result:
         """Run it, with what it says in the job's log; wrong settings are not tried again."""
         said: deque[str] = deque(maxlen=_REPORTED_LINES)
-        with subprocess.Popen(
+        process = subprocess.Popen(
             [*leash.on_leash(), *self.command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-        ) as process:
-            hearing = threading.Thread(target=_hear, args=(process.stdout, context, said))
-            hearing.start()
-            stopped = self._wait(process, context)
-            hearing.join()
-        return _result(process.returncode, "\n".join(said), stopped=stopped)
+        )
+        hearing = threading.Thread(target=_hear, args=(process.stdout, context, said), daemon=True)
+        hearing.start()
+        stopped = self._wait(process, context)
+        code = process.wait()
+        hearing.join(_GRACE_S)  # what the process has started may outlive it, and hold the pipe
+        return _result(code, "\n".join(said), stopped=stopped)
 
     def _wait(self, process: "subprocess.Popen[bytes]", context: JobContext) -> bool:
         """Return whether it was asked to end before it did."""
@@ -164,13 +165,14 @@ class RunTask:
         return False
 
 
-def _hear(stream: IO[bytes] | None, context: JobContext, said: deque[str]) -> None:
+def _hear(stream: IO[bytes], context: JobContext, said: deque[str]) -> None:
     """Read to the end, whatever is written: a full pipe would hold the task up."""
-    while stream is not None and (line := stream.readline(_LONGEST_LINE)):
-        reported = line.decode(errors="replace").rstrip().replace("\0", "")
-        if reported:
-            said.append(reported[:_REPORTED_CHARACTERS])
-            context.log(reported)
+    with stream:
+        while line := stream.readline(_LONGEST_LINE):
+            reported = line.decode(errors="replace").rstrip().replace("\0", "")
+            if reported:
+                said.append(reported[:_REPORTED_CHARACTERS])
+                context.log(reported)
 
 
 def _result(code: int, said: str, *, stopped: bool) -> Result:
