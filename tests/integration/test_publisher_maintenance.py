@@ -6,25 +6,34 @@ from collections import Counter as Counts
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from pydantic import SecretStr
 
+from packhorse.blobs.open import open_blobs
+from packhorse.clock import SystemClock
 from packhorse.db.pool import Lender
+from packhorse.jobs.host import JobsHost
 from packhorse.messaging.api import Journal, Outgoing
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.topics import standard_topics
+from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.topology.configuration import TopologyConfiguration
 from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 from packhorse.wire.topics import Topics
 from packhorse_services.publisher.assembly.maintenance import MaintenanceTask, host_of
+from packhorse_services.publisher.assembly.publisher_parts import Backends, assemble
 from packhorse_services.publisher.outcomes.event_log import (
     DatabaseSnapshots,
     EventAppender,
     snapshot_events,
 )
+from packhorse_services.publisher.publish.request_intake import RequestIntake
+from packhorse_services.publisher.settings import Settings
 from tests.harness.borrowing import pooled
 from tests.harness.waiting import eventually
 
@@ -98,6 +107,22 @@ def any_left(url: str) -> bool:
     """Return whether some schedule has not fired, or its job is not done."""
     reported = finished(url)
     return len({name for name, _ in reported}) < 3 or any(left for _, left in reported)
+
+
+def test_releases_under_way_end_before_the_intake_refuses_them(
+    database_url: str, journal: Journal, tmp_path: Path
+) -> None:
+    """Components stop in the reverse order."""
+    settings = Settings(database_url=SecretStr(database_url), agent=AGENT, authentication=False)
+    backends = Backends(
+        journal,
+        open_blobs(str(tmp_path)),
+        Authenticator.off(),
+        SystemClock(),
+        cluster_of(database_url),
+    )
+    kinds = [type(component) for component in assemble(settings, backends).components]
+    assert kinds.index(JobsHost) > kinds.index(RequestIntake)
 
 
 @pytest.fixture

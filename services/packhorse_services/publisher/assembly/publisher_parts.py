@@ -162,7 +162,7 @@ class _Assembly:
         cluster = self.backends.cluster
         return (
             self.pool,
-            *(() if cluster is None else (cluster, self._maintenance_tasks(cluster))),
+            *(() if cluster is None else (cluster,)),
             self.command_sender,
             self.announcements,
             self.queues.feed,
@@ -170,6 +170,8 @@ class _Assembly:
             self.hub,
             self.intake,
             Periodic("queue-upkeep", _UPKEEP_S, self._keep_up, clock=self.clock),
+            # The last: its jobs use the intake, so they end before that refuses them.
+            *(() if cluster is None else (self._maintenance_tasks(cluster),)),
         )
 
     def _keep_up(self) -> None:
