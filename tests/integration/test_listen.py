@@ -96,3 +96,14 @@ def test_it_waits_for_a_database_that_is_away_and_ends_at_once() -> None:
     hints.stop(60)
     assert not called.is_set()
     assert hints.failure() is None
+
+
+def test_nobody_counts_on_hints_once_their_thread_has_died(database_url: str) -> None:
+    def end(_hint: str) -> None:
+        raise SystemExit
+
+    hints = Listener(database_url)
+    hints.on("deadly", end)
+    hints.start()
+    eventually(hints.failure)
+    assert not hints.listening

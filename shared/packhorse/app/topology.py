@@ -121,6 +121,10 @@ class Topology:
         """Leave the cluster: the others know at once."""
         stop_all((self.cluster, self.pool), timeout)
 
+    def failure(self) -> BaseException | None:
+        """Return what ended its part in the cluster, which a database that is away does not."""
+        return self.cluster.failure()
+
     def close(self) -> None:
         """Leave the cluster; it can't be started again."""
         self.stop(STOP_TIMEOUT_S)

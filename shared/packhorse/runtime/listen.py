@@ -74,7 +74,8 @@ class Listener:
             except psycopg.Error as error:
                 if self._listening:
                     logger.warning("no hints for now: %s", error)
-            self._listening = False
+            finally:
+                self._listening = False
             self._failures += 1
             self._clock.wait(self._stopping, retry_pause_s(self._failures))
         self._bell.close()

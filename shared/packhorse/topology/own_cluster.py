@@ -50,10 +50,7 @@ class InstanceProperties:
 
 
 class OwnCluster:
-    """A component; start it before what has a leader task, so that it leaves after that has ended.
-
-    It is not watched: a program goes on with its other work without it.
-    """
+    """A component, to be started before what has a leader task: it leaves after that has ended."""
 
     def __init__(self, discovery: Discovery) -> None:
         self.discovery = discovery
@@ -66,6 +63,10 @@ class OwnCluster:
     def stop(self, timeout: float) -> None:
         """Leave the cluster."""
         self.discovery.stop(timeout)
+
+    def failure(self) -> BaseException | None:
+        """Return what ended one of its threads, which a database that is away does not."""
+        return self.discovery.failure()
 
     def leader_task(self, name: str, connect: Connect) -> LeaderOnly:
         """Return a leader task that this program announces; `connect` is a pool's `connection`."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import pytest
 from prometheus_client import REGISTRY
 
+from packhorse.app.topology import Topology
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.events import EventKind, TopologyEvent
 from packhorse.topology.membership import DuplicateInstance, Observation, StoreUnavailable
@@ -222,6 +223,14 @@ def test_remote_clusters_that_hang_delay_no_heartbeat() -> None:
         eventually(lambda: heard == [INIT, CHANGING, CHANGED])
         assert discovery.is_current()
         hang.set()
+
+
+def test_the_death_of_a_thread_ends_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database that is away is no death: all is tried again."""
+    topology = Topology("web", database_url="postgresql://nowhere/none", instance_id="one")
+    death = RuntimeError("can't start new thread")
+    monkeypatch.setattr(topology.cluster.discovery, "failure", lambda: death)
+    assert topology.cluster.failure() is topology.failure() is death
 
 
 def test_a_listener_that_hangs_or_raises_stops_nothing() -> None:
