@@ -2,7 +2,8 @@
 
 import asyncio
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 from urllib.parse import quote
 
 from packhorse.db.pool import Lender
@@ -24,7 +25,10 @@ from packhorse_services.publisher.commands.command_rows import CommandQuery, Sto
 from packhorse_services.publisher.commands.command_sender import CommandSender
 from packhorse_services.publisher.queues.queue import Queues
 
+T = TypeVar("T")
+
 _SENT_WITHIN_S = 3.0
+_ASK_AT_ONCE = 2
 
 
 class UnknownCommand(Permanent):
@@ -52,6 +56,7 @@ class CommandIssuer:
     ) -> None:
         self._pool, self._journal, self._package_topic = pool, journal, package_topic
         self._queues, self._sender = queues, sender
+        self._asking = asyncio.Semaphore(_ASK_AT_ONCE)
         self.agent = queues.agent
 
     async def bound(self, subscriber: str, *, up_to: int | None) -> Bound:
@@ -107,7 +112,7 @@ class CommandIssuer:
                 f"{subscriber}`, or PUT /subscribers/{quote(subscriber, safe='')}/stop), and wait "
                 "until it says STOPPED"
             )
-        identity, bounds = await asyncio.to_thread(self._log)
+        identity, bounds = await self._ask(self._log)
         if not bounds.oldest - 1 <= offset < bounds.next:
             raise ClearOutsideLog(
                 f"name an offset from {bounds.oldest - 1} (the oldest package comes next) to "
@@ -136,7 +141,12 @@ class CommandIssuer:
     async def _identity(self, subscriber: str) -> str:
         """Return the id of the log that a command for a known subscriber is about."""
         self._queues.subscriber(subscriber)
-        return await asyncio.to_thread(self._journal.identity, self._package_topic)
+        return await self._ask(lambda: self._journal.identity(self._package_topic))
+
+    async def _ask(self, journal: Callable[[], T]) -> T:
+        """Few at a time: a journal that is away would hold the threads that all else needs."""
+        async with self._asking:
+            return await asyncio.to_thread(journal)
 
     def _ids(self, subscriber: str) -> tuple[str, str, str]:
         return uuid.uuid4().hex, subscriber, self.agent
