@@ -1,12 +1,8 @@
 """Folders and ZIP files over HTTP: as on the database, through faults, without its login."""
 
 import asyncio
-import hashlib
-import io
 import json
-import os
 import socket
-import tarfile
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -18,7 +14,7 @@ import httpx
 import pytest
 import uvicorn
 
-from packhorse.blobs.archives import BadArchive, packed, unpacked
+from packhorse.blobs.archives import packed, unpacked
 from packhorse.blobs.open import open_blobs
 from packhorse.content import tree
 from packhorse.content.node import Binary, Node
@@ -274,18 +270,3 @@ def test_pages_of_a_subtree_and_archives_are_bounded(serve: Serve) -> None:
         assert none.status_code == 404
 
     serve(scenario)
-
-
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.DIRTYPE, tarfile.GNUTYPE_SPARSE])
-def test_r30_an_archive_holds_plain_files_only(kind: bytes) -> None:
-    body = io.BytesIO()
-    with tarfile.open(fileobj=body, mode="w", format=tarfile.GNU_FORMAT) as archive:
-        member = tarfile.TarInfo("sha256:" + hashlib.sha256(b"").hexdigest())
-        member.type = kind
-        archive.addfile(member)
-    with pytest.raises(BadArchive):
-        unpacked(body.getvalue())
-    whole = packed({hashlib.sha256(b"abc").hexdigest(): b"abc"})
-    for length in (1, 512, 514):
-        with pytest.raises(BadArchive):
-            unpacked(whole[:length] + os.urandom(3))
