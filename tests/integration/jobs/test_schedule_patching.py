@@ -88,6 +88,17 @@ def test_another_cadence_as_documented(site: JobsSite, change: Any) -> None:
     assert shown["concurrent"] is False
 
 
+def test_a_number_that_jsonb_writes_with_all_its_digits_stays_as_it_was(site: JobsSite) -> None:
+    large = {"size": 1e20, "sizes": [1e300]}
+    assert ask(site, "PUT", PATH, json={**NIGHTLY, "properties": large}).is_success
+    fired = ask(site, "POST", f"{PATH}/fire")
+    assert fired.status_code == 200, fired.text
+    [number] = fired.json()["jobs"]
+    assert "0" * 20 not in ask(site, "GET", f"/jobs/{number}").text
+    shown = patch(site, {"description": "large"})
+    assert (shown.status_code, shown.json()["properties"]) == (200, large), shown.text
+
+
 def test_only_what_was_seen_is_changed(site: JobsSite) -> None:
     seen = ask(site, "GET", PATH).headers["etag"]
     first = patch(site, {"suspended": True}, **{"If-Match": seen})

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from psycopg import Connection
-from psycopg.rows import dict_row
 
 from packhorse.db.transactions import Connect, writing
 from packhorse.jobs.event_store import record
@@ -29,7 +28,7 @@ from packhorse.jobs.ledger.pages import (
 from packhorse.jobs.store.adding import requeue_finished
 from packhorse.jobs.store.finishing import end_waiting, request_stop
 from packhorse.jobs.store.notifications import REMOVED, notification
-from packhorse.jobs.store.rows import FINISHED, job_of
+from packhorse.jobs.store.rows import FINISHED, job_cursor, job_of
 
 _TRIES = 5
 """Between a look at a job and its change the job may go on; it does so a few times in its life."""
@@ -169,7 +168,7 @@ def _jobs(
 
 def forget_finished(connection: Connection, numbers: Sequence[int], reason: str) -> set[int]:
     """Forget jobs of history, and that their ids were used; return which, and notify REMOVED."""
-    with connection.cursor(row_factory=dict_row) as cursor:
+    with job_cursor(connection) as cursor:
         cursor.execute(_LOCK_FINISHED, (list(numbers),))
         jobs = [job_of(row) for row in cursor]
     found = [job.number for job in jobs]

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from psycopg import Connection, errors, sql
-from psycopg.rows import dict_row
 
 from packhorse.errors import Permanent
 from packhorse.jobs.filters import EVERYTHING, JobFilter
@@ -20,7 +19,7 @@ from packhorse.jobs.ledger.pages import (
     require_limit,
     write_cursor,
 )
-from packhorse.jobs.store.rows import FINISHED, FROM_UNFINISHED, UNFINISHED, job_of
+from packhorse.jobs.store.rows import FINISHED, FROM_UNFINISHED, UNFINISHED, job_cursor, job_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Select
@@ -154,7 +153,7 @@ def _patient(connection: Connection) -> Iterator[None]:
 
 def _one(connection: Connection, condition: sql.SQL, values: Sequence[Any]) -> Job | None:
     query = _BOTH.format(_UNFINISHED, condition, _FINISHED, condition)
-    with connection.cursor(row_factory=dict_row) as cursor:
+    with job_cursor(connection) as cursor:
         row = cursor.execute(query, [*values, *values]).fetchone()
     return None if row is None else job_of(row)
 
@@ -162,5 +161,5 @@ def _one(connection: Connection, condition: sql.SQL, values: Sequence[Any]) -> J
 def _jobs(connection: Connection, statement: "Select[Any]") -> list[Job]:
     from packhorse.db.composed import composed
 
-    with connection.cursor(row_factory=dict_row) as cursor:
+    with job_cursor(connection) as cursor:
         return [job_of(row) for row in cursor.execute(*composed(statement))]

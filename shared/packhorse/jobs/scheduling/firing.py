@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from psycopg import Connection
-from psycopg.rows import dict_row
 
 from packhorse.jobs.consumers import HandledTopics
 from packhorse.jobs.event_store import NewEvent, record
@@ -26,6 +25,7 @@ from packhorse.jobs.scheduling.rows import COLUMNS, schedule_of
 from packhorse.jobs.scheduling.store import database_time, lock_schedule
 from packhorse.jobs.store.adding import add_jobs
 from packhorse.jobs.store.given import LEADER, NewJob
+from packhorse.jobs.store.rows import job_cursor
 from packhorse.topology.leader import Token
 
 _LOCKED = "FOR UPDATE SKIP LOCKED"
@@ -74,7 +74,7 @@ def next_due(
     One that another instance deals with at this moment is left to it.
     """
     rows = (
-        connection.cursor(row_factory=dict_row)
+        job_cursor(connection)
         .execute(
             f"SELECT {COLUMNS} FROM jobs.schedule WHERE NOT suspended AND next_tick <= %s "  # noqa: S608
             "AND run_on = ANY(%s) AND name <> ALL(%s) "
@@ -115,7 +115,7 @@ def fire_now(
 def replan_jumped(connection: Connection, now: datetime) -> int:
     """Plan anew what was planned in what is the future now: the clock has gone back."""
     rows = (
-        connection.cursor(row_factory=dict_row)
+        job_cursor(connection)
         .execute(
             f"SELECT {COLUMNS} FROM jobs.schedule WHERE planned_at > %s "  # noqa: S608
             f"ORDER BY planned_at LIMIT %s {_LOCKED}",

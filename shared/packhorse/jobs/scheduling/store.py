@@ -11,7 +11,6 @@ from typing import Any
 
 import orjson
 from psycopg import Connection
-from psycopg.rows import dict_row
 
 from packhorse.jobs.channels import SCHEDULES
 from packhorse.jobs.job import JobState
@@ -32,6 +31,7 @@ from packhorse.jobs.scheduling.planning import first_fire_time
 from packhorse.jobs.scheduling.rows import COLUMNS, schedule_of, values_of
 from packhorse.jobs.scheduling.timing import At
 from packhorse.jobs.store.finishing import end_waiting
+from packhorse.jobs.store.rows import job_cursor
 from packhorse.runtime.strict_json import same_json
 
 DECLARED = "@declared"
@@ -173,7 +173,7 @@ def _insert(connection: Connection, definition: ScheduleDefinition, origin: str)
     names = ", ".join(values)
     places = ", ".join(f"%({name})s" for name in values)
     rows = (
-        connection.cursor(row_factory=dict_row)
+        job_cursor(connection)
         .execute(
             f"INSERT INTO jobs.schedule ({names}) VALUES ({places}) "  # noqa: S608
             f"ON CONFLICT (name) DO NOTHING RETURNING {COLUMNS}",
@@ -197,7 +197,7 @@ def _write(
     }
     settings = ", ".join(f"{name} = %({name})s" for name in values)
     [row] = (
-        connection.cursor(row_factory=dict_row)
+        job_cursor(connection)
         .execute(
             f"UPDATE jobs.schedule SET {settings}, version = version + 1, "  # noqa: S608
             f"updated_at = clock_timestamp() WHERE name = %(name)s RETURNING {COLUMNS}",
@@ -246,7 +246,7 @@ def _one(connection: Connection, name: str, lock: str = "") -> Schedule:
 
 
 def _select(connection: Connection, rest: str, values: tuple[Any, ...]) -> list[Schedule]:
-    cursor = connection.cursor(row_factory=dict_row)
+    cursor = job_cursor(connection)
     rows = cursor.execute(f"SELECT {COLUMNS} FROM jobs.schedule {rest}", values)  # noqa: S608
     return [schedule_of(row) for row in rows.fetchall()]
 
