@@ -185,6 +185,17 @@ def test_r17_an_entry_takes_30_bytes_and_its_paths() -> None:
     assert cache.size / count - len(path) <= 31.1  # one byte ends the path
 
 
+def test_r17_r30_long_names_of_users_are_cut_and_counted() -> None:
+    names = [f"{number:03}" + "x" * 5_000 for number in range(600)]
+    users = [PackageEntry("p", "main", Action.ADD, user=name) for name in names]
+    segments: list[ColumnSegment] = []
+    records = [package_record(offset, entry) for offset, entry in enumerate(users)]
+    add_rows(segments, rows_of(records, b"main"))
+    kept = [segment.entry(at).user for segment in segments for at in range(len(segment))]
+    assert kept == [name[:200] for name in names]
+    assert sum(segment.size for segment in segments) > 600 * 200
+
+
 def test_what_a_subscriber_is_done_with_is_counted_also_once_it_is_gone() -> None:
     entry = PackageEntry("p", "main", Action.ADD, ("/a",))
     cache = QueueCache("main", 5_000)

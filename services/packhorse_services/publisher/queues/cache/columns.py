@@ -23,7 +23,8 @@ _USERS = 255
 _MAX_SHORT = 2**15 - 1
 _MAX_SIGNED = 2**31 - 1
 _MAX_UNSIGNED = 2**32 - 1
-_ID_CHARACTERS = 200
+_NAME_CHARACTERS = 200
+"""Of a strange id, and of a user."""
 _ACTIONS = {number: action for action, number in ACTION_NUMBERS.items()}
 _UNDECODABLE = 255
 _OWN_ID = re.compile(r"dstrpck-([1-9][0-9]{0,14})-([0-9a-f]{16})").fullmatch
@@ -121,19 +122,21 @@ class ColumnSegment:
         if not rows:
             return True
         times = [record.time_ms for record, _ in rows]
-        for _, row in rows:
-            if row[2] not in self._user_numbers and len(self._user_numbers) < _USERS:
-                self._user_numbers[row[2]] = len(self._user_numbers)
+        users = dict.fromkeys(row[2][:_NAME_CHARACTERS] for _, row in rows)
+        for user in users:
+            if user not in self._user_numbers and len(self._user_numbers) < _USERS:
+                self._user_numbers[user] = len(self._user_numbers)
+                self._aside_characters += 40 + len(user)
         return (
             rows[-1][0].offset - self.first <= _MAX_UNSIGNED
             and min(times) >= self._base_ms - _MAX_SIGNED
             and max(times) <= self._base_ms + _MAX_SIGNED
-            and all(row[2] in self._user_numbers for _, row in rows)
+            and users.keys() <= self._user_numbers.keys()
         )
 
     def _append(self, rows: Sequence[Row]) -> None:
         base, first, numbers = self._base_ms, self.first, self._user_numbers
-        self._users.extend([numbers[row[2]] for _, row in rows])
+        self._users.extend([numbers[row[2][:_NAME_CHARACTERS]] for _, row in rows])
         self._actions.extend([row[3] for _, row in rows])
         self._times.extend([record.time_ms - base for record, _ in rows])
         self._append_sizes([row[1] for _, row in rows])
@@ -161,7 +164,7 @@ class ColumnSegment:
                 accepted.append(behind)
                 tokens.append(int(own[2], 16))
             else:
-                self._odd_ids[len(tokens)] = row[0][:_ID_CHARACTERS]
+                self._odd_ids[len(tokens)] = row[0][:_NAME_CHARACTERS]
                 accepted.append(0)
                 tokens.append(0)
 
