@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,6 +24,7 @@ from packhorse_services.publisher.queues.cache.filters import ALL, EntryFilter
 from packhorse_services.publisher.queues.cache.journal_pages import PageRange
 from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
 from packhorse_services.publisher.queues.cache.queue_feed import QueueFeed, QueueLoading
+from packhorse_services.publisher.queues.cache.ranges import Ranges
 from packhorse_services.publisher.queues.error_counts import ErrorCounts
 from packhorse_services.publisher.queues.queue import Queues
 from packhorse_services.publisher.queues.subscribers import Subscribers
@@ -63,9 +64,9 @@ def journal(log: MemoryLog) -> WatchedJournal:
     return WatchedJournal(journal)
 
 
-def append(journal: Any, count: int) -> None:
+def append(journal: Any, count: int, agent: str = "main") -> None:
     for number in range(count):
-        entry = PackageEntry(f"id-{number}", "main", Action.ADD, ("/a" * 100,))
+        entry = PackageEntry(f"id-{number}", agent, Action.ADD, ("/a" * 100,))
         encoded = encode_package(PackageMessage(entry))
         journal.append(TOPIC, Outgoing(encoded.value, encoded.headers)).result()
 
@@ -190,6 +191,27 @@ def test_r15_a_filtered_page_from_the_journal_goes_on_in_the_cache(
         assert (list(page.entries), page.behind) == ([], None)
         page = asyncio.run(feed.page(PageRange(20, -1, 50, ALL), WAIT_S))
         assert [entry.offset for entry in page.entries] == list(range(20, 40))
+
+
+def test_r17_a_page_reads_other_agents_packages_many_at_a_time(
+    journal: WatchedJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(journal, 2_000, "other")
+    append(journal, 1)
+    read, batches = Ranges.batches, list[int]()
+
+    def counted(*asked: Any) -> Iterator[Sequence[Record]]:
+        for records in read(*asked):
+            batches.append(len(records))
+            yield records
+
+    with running(journal, ManualClock()) as feed:
+        asyncio.run(feed.need(2_000, WAIT_S))
+        monkeypatch.setattr(Ranges, "batches", counted)
+        first = asyncio.run(feed.first(0, WAIT_S))
+    assert first is not None
+    assert (first.offset, sum(batches)) == (2_000, 2_001)
+    assert len(batches) <= 5
 
 
 def test_r15_what_the_log_has_forgotten_is_shown_no_more(journal: WatchedJournal) -> None:

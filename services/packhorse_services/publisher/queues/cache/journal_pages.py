@@ -67,7 +67,8 @@ class JournalPages:
 
     def _read(self, wanted: PageRange) -> QueuePage:
         start = max(wanted.start, self._ranges.oldest())
-        batch = wanted.limit + 1 if wanted.filter == ALL else _BATCH
+        # Not just a page's worth: most records may be of other agents.
+        batch = max(wanted.limit + 1, 500) if wanted.filter == ALL else _BATCH
         segments: list[ColumnSegment] = []
         page, seen = QueuePage(), 0
         for records in self._ranges.batches(start, wanted.end, batch):
