@@ -38,15 +38,15 @@ def check_json(text: str) -> None:
         raise InvalidNode(f"the JSON can't be stored: {error}") from None
 
 
-def check_exponents(text: bytes) -> None:
+def check_exponents(text: bytes, most: int = MAX_PROPERTIES_BYTES) -> None:
     """Raise `InvalidNode` for JSON whose numbers the database would write out with too many digits.
 
-    For what was written by a database, which writes no exponents: nearly always a look is enough.
+    For what has few exponents, such as what a database wrote: nearly always a look is enough.
     """
     if not _has_exponent(text):
         return
     try:
-        json.loads(text, parse_float=_Exponents().check, parse_int=len)
+        json.loads(text, parse_float=_Exponents(most).check, parse_int=len)
     except RecursionError:
         raise InvalidNode("JSON is nested too deeply") from None
     except ValueError as error:
@@ -66,8 +66,8 @@ def _has_exponent(text: bytes) -> bool:
 class _Exponents:
     """Checks one exponent after the other, and how many digits all of them stand for."""
 
-    def __init__(self) -> None:
-        self._digits = 0
+    def __init__(self, most: int = MAX_PROPERTIES_BYTES) -> None:
+        self._digits, self._most = 0, most
 
     def check(self, text: str) -> int:
         if found := _EXPONENT.search(text):
@@ -79,7 +79,7 @@ class _Exponents:
 
     def _count(self, digits: int) -> None:
         self._digits += digits
-        if self._digits > MAX_PROPERTIES_BYTES:
+        if self._digits > self._most:
             raise ValueError("its numbers have too many digits without their exponents")
 
 

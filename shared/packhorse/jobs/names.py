@@ -13,12 +13,14 @@ from typing import Any
 
 import orjson
 
+from packhorse.content.json_limits import check_exponents
+from packhorse.content.node import InvalidNode
 from packhorse.errors import Permanent
 
 MAX_NAME = 255
 """Characters of a topic, a pattern, an id, a queue or a schedule."""
 MAX_PROPERTIES = 64 * 1024
-"""Bytes of properties as JSON in UTF-8."""
+"""Bytes of properties as JSON in UTF-8; also of the digits that jsonb writes for exponents."""
 
 _SEGMENT = r"[A-Za-z0-9_.-]+"
 _TOPIC = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*", re.ASCII)
@@ -93,6 +95,10 @@ def require_properties(properties: Properties) -> Properties:
         )
     if _NUL.search(stored):
         raise InvalidProperties("properties must not hold U+0000: the database has no such text")
+    try:
+        check_exponents(stored, MAX_PROPERTIES)
+    except InvalidNode as error:
+        raise InvalidProperties(f"properties: {error}") from error
     if b"null" in stored:
         _require_finite(dict(properties))
     return properties
