@@ -97,7 +97,7 @@ class _Reading:
                 raise NotImportable(f"a pattern of {PATH} has more than {_LONGEST_RULE} characters")
             try:
                 rules.patterns.append((re.compile(text), element == "include"))
-            except re.error as error:
+            except (re.error, ValueError, OverflowError, RecursionError) as error:
                 raise NotImportable(f"{PATH}: {text[:200]!r} is no pattern: {error}") from error
 
 

@@ -4,6 +4,7 @@ A file's bytes are read once to know them, and again where they are large.
 """
 
 import hashlib
+import lzma
 import mimetypes
 import os
 import stat
@@ -31,7 +32,10 @@ class NotImportable(Permanent):
     """The entry, or the whole source, can't be imported; the text says why."""
 
 
-UNREADABLE = (OSError, NotImportable, BlobCorrupt, zipfile.BadZipFile, zlib.error, EOFError)
+UNREADABLE = (
+    *(OSError, NotImportable, BlobCorrupt),
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError),
+)
 """What keeps one file from being read, and no other."""
 
 
@@ -73,7 +77,7 @@ def open_source(path: Path) -> ContentSource:
         return FolderSource(path)
     try:
         return ZipSource(zipfile.ZipFile(path), path.stat().st_size)
-    except (OSError, zipfile.BadZipFile, NotImplementedError) as error:
+    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise NotImportable(f"{path} is neither a folder nor a zip archive: {error}") from error
 
 
@@ -169,7 +173,7 @@ def _open_plain(path: str) -> BinaryIO:
 def _open_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
     try:
         return archive.open(info)  # type: ignore[return-value]
-    except (zipfile.BadZipFile, NotImplementedError) as error:
+    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
         raise NotImportable(f"the archive is damaged here: {error}") from error
 
 
