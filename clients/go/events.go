@@ -183,7 +183,7 @@ func (e *Events) block() (event Event, found bool, err error) {
 		case "data":
 			data = append(data, value)
 		case "retry":
-			if told, err := strconv.Atoi(value); err == nil {
+			if told, err := strconv.ParseUint(value, 10, 32); err == nil && told > 0 {
 				e.retry = float64(told) / 1000
 			}
 		}

@@ -210,7 +210,7 @@ func isSentAgain(answer *http.Response, body []byte, err error, twice bool) bool
 
 func pauseAfter(answer *http.Response, tries int) time.Duration {
 	if answer != nil {
-		if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && seconds >= 0 {
+		if seconds, err := strconv.ParseUint(answer.Header.Get("Retry-After"), 10, 32); err == nil {
 			return time.Duration(seconds) * time.Second
 		}
 	}

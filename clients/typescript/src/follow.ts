@@ -112,7 +112,7 @@ function parsed(text: string): Block {
     if (field === "event") block.kind = value;
     if (field === "id") block.id = value;
     if (field === "data") block.data = block.data === undefined ? value : `${block.data}\n${value}`;
-    if (field === "retry" && /^\d+$/.test(value)) block.retry = Number(value) / 1000;
+    if (field === "retry" && /^[1-9]\d{0,8}$/.test(value)) block.retry = Number(value) / 1000;
   }
   return block;
 }

@@ -153,7 +153,7 @@ function codeOf(lost: unknown): string {
 
 export function pauseAfter(answer: Response | undefined, tries: number): number {
   const asked = answer?.headers.get("Retry-After") ?? "";
-  if (/^\d+$/.test(asked)) return Number(asked);
+  if (/^\d{1,9}$/.test(asked)) return Number(asked);
   return (Math.min(10, 0.1 * 2 ** tries) * (1 + Math.random())) / 2;
 }
 
@@ -165,7 +165,7 @@ export function slept(seconds: number, signal?: AbortSignal): Promise<void> {
       if (signal?.aborted) reject(signal.reason);
       else resolve();
     };
-    const timer = setTimeout(end, seconds * 1000);
+    const timer = setTimeout(end, Math.min(seconds * 1000, LONGEST_TIMER));
     signal?.addEventListener("abort", end);
     if (signal?.aborted) end();
   });

@@ -73,7 +73,8 @@ class Following:
         """Take a block; return the event in it, or None for one that only says how far it is."""
         self._connected = True
         self._works()
-        self._wait_s = (block.retry_ms or 1000 * self._wait_s) / 1000
+        if block.retry_ms and block.retry_ms > 0:
+            self._wait_s = min(block.retry_ms, 1000 * _LONGEST_PAUSE_S) / 1000
         self._last_id = block.id or self._last_id
         if not block.data:
             return None

@@ -95,4 +95,4 @@ def _phrase(status: int) -> str:
 
 
 def _seconds(text: str) -> float | None:
-    return float(text) if text.isascii() and text.isdigit() else None
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else None

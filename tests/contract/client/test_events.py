@@ -34,6 +34,14 @@ def test_it_goes_on_behind_the_last_position_wherever_the_stream_is_lost(
     assert 7.0 in found.pauses
 
 
+@pytest.mark.parametrize("told", ["0", "-5", "9300000000000", "9" * 400])
+def test_a_pause_is_one_whatever_a_stream_says_of_it(ask: Ask, service: Service, told: str) -> None:
+    service.answers = [stream(f"retry: {told}\n{block(1)}"), stream(block(2))]
+    found = ask("events", **PACKAGES, count=2)
+    assert found.result == [event(1), event(2)]
+    assert 0 < found.pauses[0] <= 30
+
+
 def test_a_stream_that_is_silent_or_does_not_begin_is_lost(ask: Ask, service: Service) -> None:
     falls_silent = stream(block(1), missing=100, silent=True)
     service.answers = [UNANSWERED, falls_silent, UNANSWERED, stream(block(2))]

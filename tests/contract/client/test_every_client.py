@@ -53,6 +53,14 @@ def test_a_distribution_is_sent_again_under_its_key(
         assert [pause for pause in told.pauses if pause] == [7.0, 7.0]
 
 
+@pytest.mark.parametrize("asked", ["9300000000", "9" * 400, "-1", "+1", "1e3", "soon"])
+def test_what_no_service_asks_for_is_a_usual_pause(ask: Ask, service: Service, asked: str) -> None:
+    service.answers = [problem(503, "away", asked), ACCEPTED]
+    told = ask("distribute", path="/a", patience=1e9)
+    assert told.status == 200
+    assert 0 < max(told.pauses) <= 10
+
+
 def test_a_job_is_added_under_the_key_that_was_given(ask: Ask, service: Service) -> None:
     added = example("jobs", "addJob")
     service.answers = [CUT, fine(201, **added)]

@@ -196,7 +196,7 @@ public final class Events implements AutoCloseable {
       switch (parts[0]) {
         case "event" -> kind = value;
         case "id" -> id = value;
-        case "retry" -> retry = value.matches("\\d{1,9}") ? Integer.parseInt(value) / 1e3 : retry;
+        case "retry" -> retry = value.matches("[1-9]\\d{0,8}") ? Integer.parseInt(value) / 1e3 : retry;
         case "data" -> {
           data.add(value);
           hasData = true;
