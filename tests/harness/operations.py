@@ -49,8 +49,11 @@ def app_of(service: str) -> FastAPI:
     return app
 
 
-def send(service: str, method: str, path: str, token: str | None) -> httpx.Response:
-    url = _PATH_PARAMETER.sub("1", path)
+def send(
+    service: str, method: str, path: str, token: str | None, *, given: str = "1"
+) -> httpx.Response:
+    """Send it with `given` as each parameter of its path."""
+    url = _PATH_PARAMETER.sub(given, path)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     async def asking() -> httpx.Response:

@@ -161,7 +161,7 @@ def test_bodies_name_what_they_mean_and_callers_need_the_scope(
             assert forbidden.status_code == 403
         for action in ("redistribute", "dismiss"):
             other = await s.client.delete(f"{ERRORS}/{action}", headers=as_("admin"))
-            assert (other.status_code, other.headers["allow"]) == (405, "POST")
+            assert (other.status_code, "path/offset" in other.text) == (422, True)
         for path in (f"{ERRORS}/0", "/subscribers/sub1"):
             assert (await s.client.delete(path, headers=as_("editor"))).status_code == 403
 

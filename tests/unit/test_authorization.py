@@ -6,6 +6,7 @@ The table is made from the OpenAPI documents, so that a new operation is in it b
 import itertools
 
 import pytest
+from starlette.routing import Route
 
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.principal import TokenScope
@@ -41,6 +42,23 @@ def test_a_token_for_another_agent_opens_nothing(operation: Operation) -> None:
     answer = send(service, method, path, "admin/bulk,staging")
     assert answer.status_code == 403
     assert _AGENT in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_path_with_very_many_digits_is_no_fault_of_the_server(service: str) -> None:
+    """Pages of the console, which no document names, too; Python makes no integer of so many."""
+    answers = {
+        f"{method} {route.path}": send(service, method, route.path, None, given="1" * 5000)
+        for route in app_of(service).router.routes
+        if isinstance(route, Route)
+        for method in route.methods or ()
+    }
+    assert not [name for name, answer in answers.items() if answer.status_code == 500]
+
+
+def test_a_number_that_nothing_can_have_is_refused() -> None:
+    answer = send("jobs", "GET", "/jobs/{number}", "admin", given="1" * 5000)
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "path/number")
 
 
 def test_the_table_holds_every_service_and_every_scope_that_one_asks_for() -> None:

@@ -47,8 +47,9 @@ _SERVICE = ServiceDescription(
 _PAGES = (
     *(provider, overview, clearing, queue, subscriber, distributions, mending, failures),
     *(commands, acts, distribute, releases, content, download, compare, comparisons, live, journal),
-    *(jobs, work_acts, bulk, schedules, topology, pipeline),
+    *(jobs, bulk, work_acts, schedules, topology, pipeline),
 )
+"""`/jobs/all/…` of `bulk` is held against a path before `/jobs/{number}/…` of `work_acts` is."""
 
 
 def console(settings: Settings, authenticator: Authenticator) -> FastAPI:

@@ -31,7 +31,7 @@ _TURNS: Mapping[Turn, Callable[[AsyncClient, str, str], Awaitable[Any]]] = {
 }
 
 
-@router.post("/jobs/{number:int}/{action}")
+@router.post("/jobs/{number}/{action}")
 async def change_job(
     visit: Operator, form: Form, number: Number, action: Literal["retry", "stop", "remove"]
 ) -> Response:

@@ -63,7 +63,7 @@ async def show_jobs(
     )
 
 
-@followed_page(router, "/jobs/{number:int}")
+@followed_page(router, "/jobs/{number}")
 async def show_job(visit: PageVisit, number: Number, at: At = "", done: Done = "") -> Response:
     """Show one job with its attempts and its log."""
     shown = await _job(visit, at, number)

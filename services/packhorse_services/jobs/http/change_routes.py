@@ -65,7 +65,7 @@ async def remove_jobs(request: Request, _caller: Operator, body: BulkRequest) ->
     return await _bulk(request, JobChange.REMOVE, body)
 
 
-@router.post("/jobs/{number:int}/stop", status_code=202, responses=_ONE)
+@router.post("/jobs/{number}/stop", status_code=202, responses=_ONE)
 async def stop_job(
     request: Request, number: Number, _caller: Operator, if_match: IfMatch = None
 ) -> JobDocument:
@@ -73,7 +73,7 @@ async def stop_job(
     return JobDocument.model_validate(await _change(request, JobChange.STOP, number, if_match))
 
 
-@router.post("/jobs/{number:int}/retry", status_code=202, responses=_ONE)
+@router.post("/jobs/{number}/retry", status_code=202, responses=_ONE)
 async def retry_job(
     request: Request, number: Number, _caller: Operator, if_match: IfMatch = None
 ) -> JobDocument:
@@ -81,7 +81,7 @@ async def retry_job(
     return JobDocument.model_validate(await _change(request, JobChange.RETRY, number, if_match))
 
 
-@router.delete("/jobs/{number:int}", status_code=204, responses=_ONE)
+@router.delete("/jobs/{number}", status_code=204, responses=_ONE)
 async def remove_job(
     request: Request,
     number: Number,

@@ -141,7 +141,7 @@ def _new_job(body: JobRequest) -> NewJob:
 
 
 @router.get(
-    "/jobs/{number:int}",
+    "/jobs/{number}",
     response_model=JobDocument,
     responses={**NOT_MODIFIED, **documented(404, 503)},
 )

@@ -129,7 +129,7 @@ async def dismiss_entries(
 
 
 @router.delete(
-    "/queues/{subscriber}/errors/{offset:int}", status_code=204, responses=documented(404, 503)
+    "/queues/{subscriber}/errors/{offset}", status_code=204, responses=documented(404, 503)
 )
 async def dismiss_entry(
     request: Request,
