@@ -16,6 +16,7 @@ from packhorse.blobs.archives import MAX_BYTES, MAX_MEMBERS, MEDIA_TYPE, packed
 from packhorse.blobs.digest import Verified
 from packhorse.runtime.auth import require
 from packhorse.runtime.http import add_routes
+from packhorse.runtime.openapi import BYTES
 from packhorse.runtime.places import Places, who
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictBody, StrictRoute
@@ -49,7 +50,7 @@ def mount(app: FastAPI) -> None:
     responses={
         200: {
             "description": "A tar archive; its members are named by their digests",
-            "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+            "content": {MEDIA_TYPE: BYTES},
         },
         **documented(400, 404, 413, 415, 429, 503),
     },

@@ -18,6 +18,7 @@ from packhorse.blobs.digest import Verified
 from packhorse.runtime.auth import require
 from packhorse.runtime.entity_tags import ANY_PART, EntityTags, kept
 from packhorse.runtime.http import add_routes
+from packhorse.runtime.openapi import BYTES
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 
@@ -74,10 +75,7 @@ MediaType = Annotated[
 ]
 
 _RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": "The bytes",
-        "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}},
-    },
+    200: {"description": "The bytes", "content": {"*/*": BYTES}},
     206: {"description": "The wanted range of them"},
     304: {"description": "The client has them already"},
     **documented(404, 416, 503),

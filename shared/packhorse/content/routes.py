@@ -25,6 +25,7 @@ from packhorse.content.requests import ReadablePath
 from packhorse.content.schemas import NodeDocument
 from packhorse.runtime.entity_tags import ANY_PART, KnownTags, kept
 from packhorse.runtime.http import add_routes
+from packhorse.runtime.openapi import BYTES
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
@@ -113,7 +114,7 @@ async def list_node_children(
     "/binaries/{path:path}",
     dependencies=[ANY_PART],
     responses={
-        200: {"description": "The bytes", "content": {"*/*": {}}},
+        200: {"description": "The bytes", "content": {"*/*": BYTES}},
         206: {"description": "The wanted range of them"},
         304: {"description": "The client has them already"},
         **documented(404, 416, 503),

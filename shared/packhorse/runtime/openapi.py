@@ -19,6 +19,9 @@ FILE = "documentation.json"
 METHODS = ("get", "put", "post", "patch", "delete", "head", "options")
 Json = dict[str, Any]
 
+BYTES: Json = {"schema": {"type": "string", "format": "binary"}}
+"""A body that is no text: what `content` has under its media type."""
+
 
 # A package of routes keeps them in its `documentation.json`:
 #

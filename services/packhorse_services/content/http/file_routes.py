@@ -17,6 +17,7 @@ from packhorse.content.schemas import BinaryReference
 from packhorse.runtime import audit
 from packhorse.runtime.auth import Principal, require
 from packhorse.runtime.http import add_routes
+from packhorse.runtime.openapi import BYTES
 from packhorse.runtime.places import Places, who
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.request_body import allow_body
@@ -121,7 +122,7 @@ def _outcomes(reported: Sequence[tuple[str, str, str]]) -> FileOutcomes:
     openapi_extra={
         "requestBody": {
             "required": True,
-            "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
+            "content": {MEDIA_TYPE: BYTES},
         }
     },
 )

@@ -12,6 +12,7 @@ from packhorse.blobs.api import BlobCorrupt, BlobStore, WrittenBlob, binary_key
 from packhorse.blobs.routes import Digest
 from packhorse.runtime.auth import require
 from packhorse.runtime.http import add_routes
+from packhorse.runtime.openapi import BYTES
 from packhorse.runtime.places import Places, who
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.request_body import allow_body
@@ -43,9 +44,7 @@ def mount(app: FastAPI, max_bytes: int) -> None:
         openapi_extra={
             "requestBody": {
                 "required": True,
-                "content": {
-                    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
-                },
+                "content": {"application/octet-stream": BYTES},
             }
         },
     )
