@@ -71,6 +71,7 @@ def test_a_query_that_can_t_be_answered_is_422(
         write_key([True, "sub1", "main"]),
         write_key([NOON, "a\x00", "main"]),
         write_cursor(r'[1,"\ud800","main"]'),
+        write_cursor('[1000000000000,"sub1","main"]'),
         "W" * 10_000,
     ],
 )
