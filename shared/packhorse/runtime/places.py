@@ -17,7 +17,6 @@ SURPLUS = "packhorse.surplus"
 
 _SHARES = "packhorse.shares"
 _PLACE = "packhorse.place"
-_RETRY = {"Retry-After": "2"}
 
 Who = str
 """The name of a caller that is known, else its address."""
@@ -45,7 +44,7 @@ class Places:
         if self._taken[by] + amount > self._each:
             self.give_back(by, 0)
             detail = f"{by} has as many {self._what} as one may have; try again"
-            raise Problem(429, detail=detail, headers=_RETRY)
+            raise Problem(429, detail=detail)
         if self._total + amount > self._most:
             self.give_back(by, 0)
             detail = f"there are as many {self._what} as this service takes; try again"

@@ -55,9 +55,7 @@ class ProblemKind:
 
 
 INVALID_REQUEST = ProblemKind(422, "invalid-request", "The request does not say what it must")
-UNAVAILABLE = ProblemKind(
-    503, "unavailable", "Not available right now", retry_after_s=RETRY_AFTER_S
-)
+UNAVAILABLE = ProblemKind(503, "unavailable", "Not available right now", RETRY_AFTER_S)
 REFUSED = ProblemKind(422, "refused", "The request can't be done as it is")
 INTERNAL = ProblemKind(500, "internal", "A fault of the server")
 
@@ -75,7 +73,7 @@ GENERIC: Mapping[int, ProblemKind] = {
     415: ProblemKind(415, "unsupported-media-type", "The request body has the wrong media type"),
     416: ProblemKind(416, "range-not-satisfiable", "The range lies outside"),
     422: INVALID_REQUEST,
-    429: ProblemKind(429, "too-many-requests", "Too many requests"),
+    429: ProblemKind(429, "too-many-requests", "Too many requests", RETRY_AFTER_S),
     431: ProblemKind(431, "head-too-large", "The request line and headers are too large"),
     500: INTERNAL,
     503: UNAVAILABLE,

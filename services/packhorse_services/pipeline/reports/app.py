@@ -19,7 +19,7 @@ from packhorse_services.pipeline.storage.location import Location
 
 DESCRIPTION = "Shows what the pipeline has measured: latency, throughput, backlog, failures."
 _PROBLEMS: Mapping[type[Exception], ProblemKind] = {
-    SchemaChanged: ProblemKind(503, "schema-changed", "The tables are those of another version")
+    SchemaChanged: ProblemKind(503, "schema-changed", "The tables are those of another version", 30)
 }
 _SERVICE = ServiceDescription(
     "packhorse pipeline",
