@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from packhorse.runtime import audit
+from packhorse_services.console.explore import comparisons
 from tests.harness.console import HOSTILE, OPERATOR, ConsoleSite, console_site, distribution, queue
 from tests.harness.waiting import eventually
 from tests.harness.written_publisher import WrittenPublisher, written_publisher
@@ -29,6 +30,7 @@ DELETION = {
     "targets": ["sub1"],
     "only_if_absent": True,
 }
+AS_OPERATOR = {"Authorization": "Bearer operator"}
 AUTHOR = {"/site": "1", "/site/same": "2", "/site/other": "3", "/site/lacks": "4"}
 THERE = {"/site": "1", "/site/same": "2", "/site/other": "x", "/site/alone": "5"}
 
@@ -108,6 +110,31 @@ def test_r35_a_program_compares_with_one_request(
     assert meanwhile[0].status_code == 429
 
 
+@pytest.mark.parametrize(("answered", "status"), [(429, 429), (520, 503), (302, 503)])
+def test_what_a_service_refuses_is_refused_and_a_proxys_own_status_is_503(
+    site: ConsoleSite,
+    running: tuple[ConsoleSite, WrittenPublisher, WrittenPublisher],
+    answered: int,
+    status: int,
+) -> None:
+    running[2].answers["GET /digests/site"] = (answered, {}, {"Retry-After": "7"})
+    answer = compared(site)
+    assert (answer.status_code, answer.headers["Retry-After"]) == (status, "7")
+
+
+def test_a_subtree_that_takes_too_long_is_not_to_be_asked_for_again(
+    site: ConsoleSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparisons, "_PATIENCE_S", 0)
+    answer = compared(site)
+    assert (answer.status_code, "Retry-After" in answer.headers) == (422, False)
+
+
+def compared(site: ConsoleSite) -> httpx.Response:
+    url = f"{site.url}/compare/site?subscriber=sub1"
+    return httpx.get(url, headers=AS_OPERATOR, timeout=120)
+
+
 def test_r35_without_an_agent_it_is_the_first_that_the_token_is_for(
     site: ConsoleSite, running: tuple[ConsoleSite, WrittenPublisher, WrittenPublisher]
 ) -> None:
@@ -129,12 +156,7 @@ def test_r35_a_program_follows_the_pages_of_a_comparison(
     has(running[2], AUTHOR)
     following, found, nodes = "/compare/site?subscriber=sub1&limit=1", [], 0
     while following is not None:
-        answer = httpx.get(
-            site.url + following,
-            headers={"Authorization": "Bearer operator"},
-            timeout=120,
-            verify=False,
-        )
+        answer = httpx.get(site.url + following, headers=AS_OPERATOR, timeout=120)
         page = answer.json()
         assert len(page["differences"]) <= 1
         assert ("Link" in answer.headers) is (page["next"] is not None)

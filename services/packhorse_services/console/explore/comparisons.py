@@ -14,7 +14,7 @@ from packhorse.content.requests import ReadablePath
 from packhorse.runtime.auth import Principal, TokenScope, bearer, require
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.places import who
-from packhorse.runtime.problems import Problem, documented
+from packhorse.runtime.problems import GENERIC, REFUSED, Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.visit import Visit
 from packhorse_services.console.parts import of
@@ -78,7 +78,7 @@ async def compare(
                 found = await _compared(request, path, wanted, caller)
         except TimeoutError:
             said = f"the comparison takes longer than {_PATIENCE_S:.0f} s; name a smaller subtree"
-            raise Problem(503, detail=said) from None
+            raise Problem(422, REFUSED.title, said, slug=REFUSED.slug) from None
         except ClientError as error:
             raise _problem_of(error) from error
     place = {**asdict(wanted), "after": found["next"]}
@@ -109,6 +109,12 @@ async def _compared(
 
 
 def _problem_of(error: ClientError) -> Problem:
-    """Return what a service has answered, as our own answer."""
-    status = 503 if isinstance(error, NoAnswer) else 422 if isinstance(error, Misused) else 409
-    return Problem(error.status if isinstance(error, Refused) else status, detail=str(error))
+    """Return what a service has answered, as our own answer; 503 for what only a proxy says."""
+    if not isinstance(error, Refused):
+        status = 503 if isinstance(error, NoAnswer) else 422 if isinstance(error, Misused) else 409
+        return Problem(status, detail=str(error))
+    wait_s = error.retry_after_s
+    headers = {} if wait_s is None else {"Retry-After": f"{wait_s:.0f}"}
+    return Problem(
+        error.status if error.status in GENERIC else 503, "", str(error), headers=headers
+    )
