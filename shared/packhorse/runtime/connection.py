@@ -28,6 +28,8 @@ httpx keeps an idle one for 5 s, load balancers for 60 s. Were it closed here in
 request comes, its client would not know whether that was carried out.
 """
 
+_NO_URL = "this is no URL: it begins with /, and what is not ASCII is percent-encoded, ö as %C3%B6"
+
 
 class BoundedProtocol(HttpToolsProtocol):
     """Closes a connection whose request line and headers are too long or too slow.
@@ -91,6 +93,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         try:
             self._parse(data)
+        except httptools.HttpParserInvalidURLError:
+            self._refuse(400, _NO_URL)
         except httptools.HttpParserError:
             self._refuse(400, "this is no HTTP request")
         if self.transport.is_closing() or self._request_ended:
@@ -161,7 +165,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._await_head()
 
     def _await_head(self) -> None:
-        self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._refuse, 408)
+        detail = f"send the request line and headers within {HEAD_TIMEOUT_S:g} s"
+        self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._refuse, 408, detail)
 
     def _head_came(self) -> None:
         if self._head_timer is not None:

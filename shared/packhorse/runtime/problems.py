@@ -65,7 +65,7 @@ GENERIC: Mapping[int, ProblemKind] = {
     403: ProblemKind(403, "forbidden", "The token does not allow this"),
     404: ProblemKind(404, "not-found", "There is nothing here"),
     405: ProblemKind(405, "method-not-allowed", "This resource has no such method"),
-    408: ProblemKind(408, "too-slow", "The request body came too slowly"),
+    408: ProblemKind(408, "too-slow", "The request came too slowly"),
     409: ProblemKind(409, "conflict", "The request conflicts with the present state"),
     410: ProblemKind(410, "gone", "It is no longer here"),
     412: ProblemKind(412, "precondition-failed", "It has changed since you read it"),

@@ -110,6 +110,33 @@ def test_trailers_are_no_headers_and_small_ones_are_passed_over() -> None:
     assert _HEADERS
 
 
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ("GET /content/größe HTTP/1.1\r\n\r\n", "percent-encoded"),
+        ("GET content HTTP/1.1\r\n\r\n", "begins with /"),
+        ("\x16\x03\x01", "this is no HTTP request"),
+    ],
+)
+def test_what_can_t_be_read_is_refused_with_what_is_wrong(head: str, said: str) -> None:
+    answer = asyncio.run(_refusal(head.encode()))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert said in answer.decode()
+
+
+def test_who_is_slow_with_the_head_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "HEAD_TIMEOUT_S", 0.05)
+
+    async def asked() -> bytes:
+        async with serving(_app) as address:
+            return await received_after(address, b"GET / HTTP/1.1\r\n")
+
+    answer = asyncio.run(asked())
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b"request line and headers" in answer
+    assert b"body" not in answer
+
+
 async def _refusal(*segments: bytes) -> bytes:
     """Send segments, then end; return what the server says."""
     async with serving(_app) as address:
