@@ -61,6 +61,14 @@ def test_every_operation_has_one_schema_for_success(service: str) -> None:
 
 
 @every_service
+def test_a_patch_is_taken_under_the_media_type_of_merge_patches_too(service: str) -> None:
+    for name, operation in operations(described(service)):
+        if name.startswith("PATCH "):
+            content = operation["requestBody"]["content"]
+            assert [*content] == ["application/json", "application/merge-patch+json"], name
+
+
+@every_service
 def test_operation_ids_name_one_operation_each(service: str) -> None:
     ids = [operation["operationId"] for _, operation in operations(described(service))]
     assert len(ids) == len(set(ids))

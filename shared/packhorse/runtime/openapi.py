@@ -6,6 +6,7 @@ streams are described as OpenAPI 3.1 can.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
@@ -101,6 +102,8 @@ _INT64 = 2**63
 _UPPER, _LOWER = ("maximum", "exclusiveMaximum"), ("minimum", "exclusiveMinimum")
 _STREAM = "text/event-stream"
 _EVENTS = "x-events"
+_MERGE_PATCH = "application/merge-patch+json"
+"""What each PATCH takes beside JSON, and reads alike (RFC 7396)."""
 
 
 def event_stream(kinds: Mapping[str, type[BaseModel]], service: str = "service") -> Json:
@@ -155,6 +158,9 @@ def _complete(document: Json) -> None:
     _add_problem_schema(schemas)
     for name, operation in operations(document):
         _complete_operation(operation)
+        if name.startswith("PATCH "):
+            content = operation["requestBody"]["content"]
+            content[_MERGE_PATCH] = deepcopy(content["application/json"])
         _complete_success(name, operation, schemas)
     for schema in _integers(document):
         _complete_integer(schema)

@@ -47,9 +47,6 @@ _CHANGED = documented(400, 404, 409, 412, 503)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LATEST = (datetime(9000, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
-_PATCH_SCHEMA = {"schema": {"$ref": "#/components/schemas/SchedulePatch"}}
-_MERGE_PATCH = {"requestBody": {"content": {"application/merge-patch+json": _PATCH_SCHEMA}}}
-"""The media type of RFC 7396, beside that of JSON."""
 
 
 @router.get("/schedules", responses=documented(503))
@@ -118,11 +115,7 @@ async def put_schedule(
     return _answer(response, await of(request).ask(put))
 
 
-@router.patch(
-    "/schedules/{name}",
-    responses=documented(400, 404, 409, 412, 413, 415, 503),
-    openapi_extra=_MERGE_PATCH,
-)
+@router.patch("/schedules/{name}", responses=documented(400, 404, 409, 412, 413, 415, 503))
 async def patch_schedule(
     request: Request,
     response: Response,
