@@ -62,6 +62,11 @@ def test_a_key_belongs_to_its_caller_and_its_request(site: JobsSite) -> None:
     assert admin.status_code == 201
 
 
+def test_a_key_with_a_space_is_refused(site: JobsSite) -> None:
+    headers = {"Idempotency-Key": "one two"}
+    assert ask(site, "POST", "/jobs", json={"topic": "a/b"}, headers=headers).status_code == 422
+
+
 def test_a_key_whose_job_is_forgotten_adds_no_second_one(site: JobsSite) -> None:
     headers = {"Idempotency-Key": "one"}
     made = ask(site, "POST", "/jobs", json={"topic": "a/b"}, headers=headers).json()

@@ -10,6 +10,7 @@ from psycopg import Connection
 from packhorse.jobs.event_store import NewEvent, record
 from packhorse.jobs.events.position import parse_position
 from packhorse.runtime import audit
+from packhorse.runtime.idempotency_key import IdempotencyKey
 from packhorse.runtime.openapi import event_stream
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
@@ -22,7 +23,6 @@ from packhorse_services.jobs.http.event_feed import (
     JobEventStream,
 )
 from packhorse_services.jobs.http.fields import (
-    IdempotencyKey,
     Operator,
     Pattern,
     Reader,

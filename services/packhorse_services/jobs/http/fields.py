@@ -22,7 +22,6 @@ from packhorse.runtime.problems import Problem
 MAX_PAGE = 200
 MAX_NUMBER = 2**63 - 1
 _SEGMENT = r"[A-Za-z0-9_.-]+"
-_PRINTABLE = r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$"
 
 Reader = Annotated[Principal, Depends(require(TokenScope.QUEUES_READ))]
 Operator = Annotated[Principal, Depends(require(TokenScope.JOBS_OPERATE))]
@@ -91,16 +90,6 @@ OnlyNew = Annotated[
     str | None, Header(pattern=r"^\*$", description="`*`: only where there is none")
 ]
 """The `If-None-Match` of a PUT."""
-
-IdempotencyKey = Annotated[
-    str | None,
-    Header(
-        min_length=1,
-        max_length=255,
-        pattern=_PRINTABLE,
-        description="Names this request: sent again within a day, it has no second effect",
-    ),
-]
 
 RESERVED = "packhorse/"
 """What topics begin with whose jobs and events are the product's own."""

@@ -14,6 +14,7 @@ from packhorse.jobs.store.adding import AddResult
 from packhorse.jobs.store.given import NewJob
 from packhorse.runtime import audit
 from packhorse.runtime.entity_tags import KnownTags, tagged
+from packhorse.runtime.idempotency_key import IdempotencyKey
 from packhorse.runtime.openapi import LOCATION
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import Problem, documented
@@ -22,7 +23,6 @@ from packhorse.runtime.validation import StrictRoute
 from packhorse_services.jobs.http import request_keys
 from packhorse_services.jobs.http.fields import (
     Cursor,
-    IdempotencyKey,
     Limit,
     Number,
     Operator,

@@ -13,12 +13,12 @@ from packhorse.jobs.scheduling.definition import Schedule, require_schedule
 from packhorse.jobs.scheduling.errors import UnknownSchedule
 from packhorse.jobs.scheduling.firing import Firer, fire_now
 from packhorse.runtime.entity_tags import entity_tag
+from packhorse.runtime.idempotency_key import IdempotencyKey
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.jobs.http import request_keys
 from packhorse_services.jobs.http.fields import (
-    IdempotencyKey,
     IfMatch,
     Limit,
     Operator,

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, ValidationError, WrapValidator, model_val
 from packhorse.runtime import audit
 from packhorse.runtime.auth import Principal
 from packhorse.runtime.http import add_routes
+from packhorse.runtime.idempotency_key import KEY_PATTERN, MAX_KEY
 from packhorse.runtime.places import Places, who
 from packhorse.runtime.problems import (
     Problem,
@@ -31,8 +32,6 @@ from packhorse_services.publisher.http.distribution_routes import (
 )
 from packhorse_services.publisher.http.fields import Distributor
 from packhorse_services.publisher.http.submission import (
-    KEY_PATTERN,
-    MAX_KEY,
     accepted_documents,
     count,
     ended,

@@ -12,6 +12,7 @@ from packhorse.messaging.numbered import Number
 from packhorse.packages.build import PathMissing, PathPresent, PathRefused
 from packhorse.runtime import audit, tracing
 from packhorse.runtime.auth import Principal
+from packhorse.runtime.idempotency_key import IdempotencyKey
 from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
@@ -48,7 +49,6 @@ from packhorse_services.publisher.http.fields import Distributor, Reader
 from packhorse_services.publisher.http.submission import (
     ACCEPTED_HEADERS,
     MAX_WAIT_S,
-    IdempotencyKey,
     Prefer,
     answer,
     publish,

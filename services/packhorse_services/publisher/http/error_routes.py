@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
+from packhorse.runtime.idempotency_key import IdempotencyKey
 from packhorse.runtime.moments import time_of
 from packhorse.runtime.paging import foreign_cursor, link_to, page_url, read_cursor, write_cursor
 from packhorse.runtime.problems import documented
@@ -19,7 +20,6 @@ from packhorse_services.publisher.http.fields import Distributor, Reader, Subscr
 from packhorse_services.publisher.http.redistribution import Redistribution
 from packhorse_services.publisher.http.submission import (
     ACCEPTED_HEADERS,
-    IdempotencyKey,
     Prefer,
     answer,
     wanted_wait,

@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from packhorse.runtime import audit, tracing
+from packhorse.runtime.idempotency_key import IdempotencyKey
 from packhorse.runtime.openapi import LOCATION
 from packhorse.runtime.paging import foreign_cursor, link_to, page_url, read_cursor, write_cursor
 from packhorse.runtime.problems import documented
@@ -15,7 +16,6 @@ from packhorse.runtime.validation import StrictRoute
 from packhorse.wire.messages import Action
 from packhorse_services.publisher.http.collaborators import of
 from packhorse_services.publisher.http.fields import Distributor, Reader
-from packhorse_services.publisher.http.submission import IdempotencyKey
 from packhorse_services.publisher.outbox.release_rows import Release
 from packhorse_services.publisher.outbox.request import DistributionRequest
 from packhorse_services.publisher.releases.contents import ReleaseChange

@@ -44,17 +44,6 @@ Prefer = Annotated[
         "`GET …?wait=N` as soon as the subscribers are done",
     ),
 ]
-MAX_KEY = 255
-KEY_PATTERN = r"^[\x21-\x7e]+$"
-IdempotencyKey = Annotated[
-    str | None,
-    Header(
-        min_length=1,
-        max_length=MAX_KEY,
-        pattern=KEY_PATTERN,
-        description="The same key within 24 h gives the same answer and no second package",
-    ),
-]
 
 
 async def publish(publisher: Collaborators, requested: DistributionRequest) -> Accepted:
