@@ -13,8 +13,9 @@ WATCH = {"roots": ["/site/images"], "job_topic": "images/thumbnail"}
 def test_a_watch_is_made_changed_listed_and_removed(site: JobsSite) -> None:
     path = "/content-watches/thumbnails"
     made = ask(site, "PUT", path, "admin", json=WATCH)
-    assert (made.status_code, made.json()) == (200, {"name": "thumbnails", **WATCH, "types": []})
+    assert (made.status_code, made.json()) == (201, {"name": "thumbnails", **WATCH, "types": []})
     changed = ask(site, "PUT", path, "admin", json={"roots": ["/"]})
+    assert changed.status_code == 200
     assert changed.json() == {
         "name": "thumbnails",
         "roots": ["/"],

@@ -67,9 +67,15 @@ async def list_content_watches(request: Request, _caller: Reader) -> WatchList:
     return WatchList(watches=[WatchDocument.model_validate(one) for one in found])
 
 
-@router.put("/content-watches/{name}", responses=documented(400, 413, 415, 503))
+@router.put(
+    "/content-watches/{name}",
+    responses={
+        201: {"model": WatchDocument, "description": "It was made"},
+        **documented(400, 413, 415, 503),
+    },
+)
 async def put_content_watch(
-    request: Request, name: WatchName, _caller: Admin, body: WatchBody
+    request: Request, response: Response, name: WatchName, _caller: Admin, body: WatchBody
 ) -> WatchDocument:
     """Watch content, or change a watch; it covers what begins after the answer.
 
@@ -78,10 +84,8 @@ async def put_content_watch(
     """
     watch = ContentWatch(name, body.roots, body.job_topic, body.types)
 
-    def put(connection: Connection) -> None:
-        add_watch(connection, watch)
-
-    await of(request).ask(put)
+    if await of(request).ask(lambda connection: add_watch(connection, watch)):
+        response.status_code = 201
     return WatchDocument.model_validate(watch)
 
 

@@ -36,24 +36,20 @@ class ContentWatch:
     types: Sequence[str] = ()
 
 
-def add_watch(connection: Connection, watch: ContentWatch) -> None:
+def add_watch(connection: Connection, watch: ContentWatch) -> bool:
     """Add a watch, or change the one of that name; what begins after the commit is watched.
 
-    In the caller's transaction, as the bookkeeper. Raises `InvalidName`, `InvalidPath`,
-    `InvalidWatch`, `TooManyTopics`.
+    In the caller's transaction, as the bookkeeper. Return whether it is new. Raises `InvalidName`,
+    `InvalidPath`, `InvalidWatch`, `TooManyTopics`.
     """
-    require_name(watch.name, "watch")
-    if not 1 <= len(watch.roots) <= MOST_ROOTS:
-        raise InvalidWatch(f"a watch has 1 to {MOST_ROOTS} roots, not {len(watch.roots)}")
-    for root in watch.roots:
-        check_path(root)
-    if len(watch.types) > MOST_TYPES:
-        raise InvalidWatch(f"a watch has up to {MOST_TYPES} types, not {len(watch.types)}")
+    _check(watch)
     if watch.job_topic is not None:
         learn_topics(connection, [require_topic(watch.job_topic)])
     connection.execute("LOCK TABLE jobs.content_watch IN SHARE ROW EXCLUSIVE MODE")
-    [(others,)] = connection.execute(
-        "SELECT count(*) FROM jobs.content_watch WHERE name <> %s", (watch.name,)
+    [(others, known)] = connection.execute(
+        "SELECT count(*) FILTER (WHERE name <> %(name)s), count(*) FILTER (WHERE name = %(name)s) "
+        "FROM jobs.content_watch",
+        {"name": watch.name},
     ).fetchall()
     if others >= MOST_WATCHES:
         raise InvalidWatch(f"there are {MOST_WATCHES} watches; remove one that nobody needs")
@@ -65,6 +61,17 @@ def add_watch(connection: Connection, watch: ContentWatch) -> None:
         """,
         (watch.name, list(watch.roots), watch.job_topic, list(watch.types)),
     )
+    return not known
+
+
+def _check(watch: ContentWatch) -> None:
+    require_name(watch.name, "watch")
+    if not 1 <= len(watch.roots) <= MOST_ROOTS:
+        raise InvalidWatch(f"a watch has 1 to {MOST_ROOTS} roots, not {len(watch.roots)}")
+    for root in watch.roots:
+        check_path(root)
+    if len(watch.types) > MOST_TYPES:
+        raise InvalidWatch(f"a watch has up to {MOST_TYPES} types, not {len(watch.types)}")
 
 
 def remove_watch(connection: Connection, name: str) -> bool:
