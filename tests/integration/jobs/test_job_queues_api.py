@@ -37,6 +37,8 @@ def test_only_what_was_seen_is_changed(site: JobsSite) -> None:
     seen = {"If-Match": first.headers["etag"]}
     again = ask(site, "PUT", path, "admin", json=IMAGES, headers={"If-None-Match": "*"})
     assert again.status_code == 412
+    tag = ask(site, "PUT", path, "admin", json=IMAGES, headers={"If-None-Match": '"x"'})
+    assert (tag.status_code, "as * only" in tag.text) == (400, True)
     ask(site, "POST", f"{path}/suspend", headers=seen).raise_for_status()
     for method, where in (("PUT", path), ("DELETE", path), ("POST", f"{path}/resume")):
         body = {"json": IMAGES} if method == "PUT" else {}

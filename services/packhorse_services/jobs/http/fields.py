@@ -87,7 +87,7 @@ IfMatch = Annotated[
     str | None, Header(max_length=1000, description="Only if this is still its ETag")
 ]
 OnlyNew = Annotated[
-    str | None, Header(pattern=r"^\*$", description="`*`: only where there is none")
+    str | None, Header(max_length=1000, description="`*`: only where there is none")
 ]
 """The `If-None-Match` of a PUT."""
 

@@ -46,6 +46,10 @@ class PutCondition:
 
 
 async def _put_condition(if_match: IfMatch = None, if_none_match: OnlyNew = None) -> PutCondition:
+    if if_none_match is not None and if_none_match.strip() != "*":
+        raise Problem(
+            400, detail="If-None-Match is understood as * only, to make what is not there"
+        )
     return PutCondition(if_match, if_none_match)
 
 
