@@ -57,10 +57,20 @@ KnownTags = Annotated[EntityTags, Depends(known_tags)]
 async def _part(
     _known: KnownTags,
     _range: Annotated[
-        str | None, Header(alias="Range", description="The wanted bytes, such as `bytes=0-1023`")
+        str | None,
+        Header(
+            max_length=MAX_TAGS,
+            alias="Range",
+            description="The wanted bytes, such as `bytes=0-1023`",
+        ),
     ] = None,
     _if_range: Annotated[
-        str | None, Header(alias="If-Range", description="The ETag that `Range` is for; else all")
+        str | None,
+        Header(
+            max_length=MAX_TAGS,
+            alias="If-Range",
+            description="The ETag that `Range` is for; else all",
+        ),
     ] = None,
 ) -> None:
     """Read nothing: whoever answers with bytes does."""
