@@ -8,20 +8,24 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from packhorse.blobs.api import BlobStore, BlobStoreUnavailable
 from packhorse.blobs.open import open_blobs
 from packhorse.clock import SystemClock
 from packhorse.content.node import Node
+from packhorse.db.pool import is_alive
 from packhorse.messaging.open import open_journal
 from packhorse.packages.limits import PackageLimits, PackageRefused
+from packhorse_services.publisher.outbox.append_lock import AppendLock
 from packhorse_services.publisher.outbox.request import Accepted
 from packhorse_services.publisher.publish.packer import Packer
 from packhorse_services.publisher.publish.request_intake import RequestIntake
 from tests.harness.depth import at_depth
 from tests.harness.exporters import running
 from tests.harness.publishing import Author, page, publish, request
+from tests.harness.waiting import eventually
 
 _DEADLINE_S = 120.0
 
@@ -136,6 +140,31 @@ def test_r33_a_publisher_goes_on_once_its_blob_store_does(
         accepted = list(clients.map(lambda n: outcome(intake, n), range(12)))
         assert {type(one) for one in accepted} == {Accepted}
         intake.check()
+
+
+def test_r26_a_put_that_outlasts_its_transaction_costs_no_request_its_answer(
+    author: Author, blobs: FailingBlobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions: list[psycopg.Connection] = []
+
+    def opened() -> psycopg.Connection:
+        sessions.append(author.lock_connection())
+        if len(sessions) == 1:
+            sessions[0].execute("SET idle_in_transaction_session_timeout = 500")
+        return sessions[-1]
+
+    def stalls(key: str, chunks: Iterable[bytes]) -> Any:
+        if len(sessions) == 1:
+            eventually(lambda: not is_alive(sessions[0]), what="Postgres has ended the session")
+        return put(key, chunks)
+
+    put = blobs.put
+    monkeypatch.setattr(blobs, "put", stalls)
+    intake = RequestIntake(author.replica(lock=AppendLock(opened)), SystemClock())
+    large, small = (intake.submit(one) for one in (request(deep=["/large"]), request("/small")))
+    with running([intake]):
+        assert [one.future.result(_DEADLINE_S).offset for one in (large, small)] == [0, 1]
+    assert len(sessions) == 2
 
 
 def outcome(intake: RequestIntake, number: int) -> Accepted | BaseException:

@@ -18,8 +18,11 @@ from hypothesis.stateful import (
 )
 
 from packhorse.blobs.open import open_blobs
+from packhorse.db.connect import AWAY
+from packhorse.jobs.consumer import Outcome
 from packhorse.messaging.open import open_journal
 from packhorse_services.publisher.outbox import release_rows
+from packhorse_services.publisher.outbox.append_lock import AppendLock
 from packhorse_services.publisher.outbox.release_rows import Release
 from packhorse_services.publisher.queues.queue import UnknownSubscriber
 from packhorse_services.publisher.queues.topic_follower import NotCaughtUp
@@ -65,6 +68,23 @@ def test_r5_a_crash_at_any_step_sends_it_once(stage: ReleaseStage) -> None:
         steps += 1
     assert steps > 15
     assert stage.counted().total() == steps
+
+
+@pytest.mark.parametrize("kind", AWAY)
+def test_a_release_waits_for_a_database_that_is_away(
+    stage: ReleaseStage, kind: type[psycopg.Error]
+) -> None:
+    def away() -> psycopg.Connection:
+        raise kind("away")
+
+    release = stage.plan("/p0")
+    [job] = stage.jobs()
+    with pytest.raises(kind):
+        stage.send(job, stage.author.replica(lock=AppendLock(away)))
+    waits = stage.releases.find(release.release_id)
+    assert (waits.state, waits.reason) == ("SCHEDULED", "away")
+    assert stage.send(job) is Outcome.OK
+    assert stage.releases.find(release.release_id).state == "SENT"
 
 
 def test_r5_a_repeat_has_its_answer_when_its_target_was_forgotten_meanwhile(

@@ -7,6 +7,7 @@ import psycopg
 import typer
 
 from packhorse.content.node import InvalidPath
+from packhorse.db.connect import AWAY
 from packhorse.errors import PackhorseError
 from packhorse.runtime.startup import typed
 from packhorse_services.content.commands import export_command, import_command
@@ -41,7 +42,7 @@ def main() -> None:
         _refuse(str(error), 2)
     except psycopg.errors.IdleInTransactionSessionTimeout:
         _refuse("it was paused for too long within a transaction; run it again to go on", 1)
-    except (PackhorseError, psycopg.OperationalError) as error:
+    except (PackhorseError, *AWAY) as error:
         _refuse(str(error).strip(), exit_code(error))
 
 

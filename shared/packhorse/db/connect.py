@@ -8,6 +8,7 @@ import random
 from typing import Any
 
 import psycopg
+from psycopg import errors
 from psycopg_pool import AsyncConnectionPool
 
 from packhorse.db.engine import DEFAULT_TIMEOUTS, Timeouts, connection_arguments, conninfo
@@ -18,6 +19,15 @@ PATIENCE_S = 10.0
 IDLE_S = 10.0
 """So often a pool gives back a connection that nobody has needed meanwhile."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
+
+AWAY = (
+    *(psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction),
+    *(errors.IdleInTransactionSessionTimeout, errors.TransactionTimeout),
+)
+"""What may be gone at the next try: the database is away, is read-only, or has ended the session.
+
+psycopg calls the last three faults of the program, not of the surroundings.
+"""
 
 
 def connect(

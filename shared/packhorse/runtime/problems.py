@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from packhorse.db.connect import AWAY
 from packhorse.errors import PackhorseError, Permanent, Transient
 
 MEDIA_TYPE = "application/problem+json"
@@ -85,8 +85,7 @@ TABLE: Table = {
     Transient: UNAVAILABLE,
     Permanent: REFUSED,
     PackhorseError: INTERNAL,
-    psycopg.OperationalError: UNAVAILABLE,
-    psycopg.InterfaceError: UNAVAILABLE,
+    **dict.fromkeys(AWAY, UNAVAILABLE),
     PoolTimeout: UNAVAILABLE,
     PoolClosed: UNAVAILABLE,
     TooManyRequests: UNAVAILABLE,

@@ -11,6 +11,7 @@ from typing import Protocol
 import psycopg
 from psycopg import Connection
 
+from packhorse.db.connect import AWAY
 from packhorse.db.run_sessions import tie_transaction
 from packhorse.db.transactions import Connect, writing
 from packhorse.errors import Transient
@@ -22,13 +23,6 @@ _PATIENCE = "1s"
 _PAUSE = "2s"
 """How long its transaction may stand still: that of a paused process would keep others from
 declaring the instance dead."""
-
-AWAY = (
-    psycopg.OperationalError,
-    psycopg.InterfaceError,
-    psycopg.errors.IdleInTransactionSessionTimeout,
-)
-"""What says that the cluster's database is away, or that an answer came too late."""
 
 
 class NotLeader(Transient):

@@ -9,7 +9,7 @@ from psycopg import Connection, sql
 from psycopg.pq import TransactionStatus
 
 from packhorse.db.bell import Bell
-from packhorse.topology.leader import AWAY
+from packhorse.db.connect import AWAY
 from packhorse.topology.membership import StoreUnavailable
 from packhorse.topology.patience import PatientConnection
 

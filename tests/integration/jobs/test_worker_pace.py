@@ -6,6 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from packhorse.db.engine import BadDatabaseUrl
 from packhorse.errors import PackhorseError
@@ -18,7 +19,7 @@ from packhorse.jobs.queue import QueueConfiguration, QueuesBusy, QueueType
 from packhorse.jobs.work import worker
 from tests.harness.jobs.hosted import FAST, hosted, registered, until
 from tests.harness.jobs.waits import Waits
-from tests.harness.postgres import Databases
+from tests.harness.postgres import Databases, end_sessions
 from tests.harness.waiting import eventually
 
 QUEUE = QueueConfiguration(
@@ -79,6 +80,28 @@ def test_no_job_is_begun_before_the_queues_are_there(
         assert until(host, number, JobState.SUCCEEDED).queue == "quick"
     finally:
         host.stop(120)
+
+
+def test_a_worker_outlives_a_database_that_is_read_only_for_a_while(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "retry_pause_s", lambda _: 0.01)
+    waits = Waits(Outcome.OK, stops=False)
+    with (
+        hosted(database_url, {"test/**": waits}, queues=[QUEUE]) as host,
+        psycopg.connect(database_url, autocommit=True) as admin,
+    ):
+        number = host.jobs.add_job("test/a").job.number
+        waits.await_begin()
+        database = sql.Identifier(admin.info.dbname)
+        for allowed in ("on", "off"):
+            change = sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = {}")
+            admin.execute(change.format(database, sql.SQL(allowed)))
+            end_sessions(admin)
+            if allowed == "on":
+                waits.go_on.set()
+                eventually(lambda: host.worker._failures > 10, what="it has failed very often")
+        until(host, number, JobState.SUCCEEDED)
 
 
 @pytest.mark.parametrize("url", ["mysql://x", "postgresql://localhost:x/a", "nonsense"])

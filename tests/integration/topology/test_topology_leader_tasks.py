@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
 import psycopg
 import pytest
@@ -269,12 +270,14 @@ def test_an_older_snapshot_does_not_hide_a_take_over(site: Site, isolation: str)
         connection.rollback()
 
 
-def test_a_database_that_is_away_is_said_to_be(site: Site) -> None:
-    leader_task = LeaderOnly(
-        LEADER_TASK,
-        site.start("a").election_order,
-        lambda: psycopg.connect("postgresql://nobody@127.0.0.1:1/none"),
-    )
+@pytest.mark.parametrize(
+    "given",
+    [{"host": "127.0.0.1", "port": 1}, {"options": "-c default_transaction_read_only=on"}],
+    ids=["away", "read-only"],
+)
+def test_a_database_that_is_away_is_said_to_be(site: Site, given: dict[str, Any]) -> None:
+    order = site.start("a").election_order
+    leader_task = LeaderOnly(LEADER_TASK, order, lambda: psycopg.connect(site.url, **given))
     with pytest.raises(StoreUnavailable):
         leader_task.take()
 

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from packhorse.clock import Clock, SystemClock
+from packhorse.db.connect import AWAY
 from packhorse.errors import Permanent
 from packhorse_services.publisher.outbox.append_lock import AppendLockBusy
 from packhorse_services.publisher.outbox.idempotency import KeyInProgress
@@ -150,7 +151,7 @@ def test_what_one_round_leaves_the_next_one_takes() -> None:
     assert publishing.groups == [1, 3, 2, 1]
 
 
-@pytest.mark.parametrize("error", [AppendLockBusy("busy"), psycopg.OperationalError("cut")])
+@pytest.mark.parametrize("error", [AppendLockBusy("busy"), *(kind("cut") for kind in AWAY)])
 def test_r26_a_round_that_failed_is_played_again(error: Exception) -> None:
     publishing = ScriptedPublishing(fail_with(error), answer_all)
     with running(publishing) as intake:

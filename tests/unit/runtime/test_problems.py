@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from psycopg_pool import PoolTimeout
 
+from packhorse.db.connect import AWAY
 from packhorse.errors import PackhorseError, Permanent, Transient
 from packhorse.runtime.problems import GENERIC, Problem, Table, documented, problem_from, render
 from packhorse.runtime.validation import problem_of_validation
@@ -148,6 +149,15 @@ def test_any_exception_becomes_a_document_that_can_be_sent(
             "The database is away or too busy; try again.",
             "The server's log has more, under the request id.",
         )
+
+
+@pytest.mark.parametrize("kind", AWAY)
+def test_a_database_that_is_away_or_read_only_is_to_be_asked_again(
+    kind: type[psycopg.Error],
+) -> None:
+    answer = render(problem_from(kind("secret")))
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "2")
+    assert b"secret" not in bytes(answer.body)
 
 
 @given(st.sampled_from(sorted(GENERIC)), _texts, st.lists(st.tuples(_texts, _texts), max_size=3))

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
 from typing import Any, Literal
 
-import psycopg
 from fastapi.sse import ServerSentEvent
 from pydantic import BaseModel, Field
 
+from packhorse.db.connect import AWAY
 from packhorse.db.transactions import Connect, writing
 from packhorse.jobs.events.position import EventPosition, EventRound
 from packhorse.jobs.events.reading import EventPage, position_now, read_page
@@ -95,7 +95,7 @@ class JobEventHub(Streams):
     def _poll_if_possible(self) -> None:
         try:
             self._poll()
-        except psycopg.OperationalError as error:
+        except AWAY as error:
             logger.info("event poll failed, retrying: %s", error)
 
     def _poll(self) -> None:
@@ -157,7 +157,7 @@ class JobEventStream(EventStream):
     async def _round(self) -> AsyncIterator[ServerSentEvent]:
         try:
             page = self._first.pop() if self._first else await self._hub.read(self._seen)
-        except psycopg.OperationalError:
+        except AWAY:
             self._away = True
             return
         for block in self._blocks_of(page):

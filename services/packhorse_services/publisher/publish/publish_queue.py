@@ -13,6 +13,7 @@ from typing import Protocol
 import psycopg
 
 from packhorse.clock import Clock
+from packhorse.db.connect import AWAY
 from packhorse.errors import PackhorseError, Transient
 from packhorse.runtime.lifecycle import Worker
 from packhorse_services.publisher.outbox.request import Pending
@@ -219,7 +220,7 @@ class PublishQueue:
     def _try(self, group: Sequence[Pending]) -> Exception | None:
         try:
             self._publishing.publish(group)
-        except (Transient, psycopg.OperationalError, psycopg.InterfaceError) as error:
+        except (Transient, *AWAY) as error:
             logger.warning("publishing failed", extra={"requests": len(group), "error": str(error)})
             return error
         except Exception as error:

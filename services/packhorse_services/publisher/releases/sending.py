@@ -10,6 +10,7 @@ from typing import Protocol
 
 import psycopg
 
+from packhorse.db.connect import AWAY
 from packhorse.errors import Transient
 from packhorse.jobs.consumer import JobContext, Outcome, Result, Retry
 from packhorse.jobs.job import Job
@@ -87,7 +88,7 @@ class ReleaseSender:
             accepted = self._send(request_of(release), context)
         except ReleaseChanged:
             return Result(Outcome.OK, "changed or cancelled")
-        except (Transient, psycopg.OperationalError, psycopg.InterfaceError) as error:
+        except (Transient, *AWAY) as error:
             self._note_wait(which, error)
             raise
         except Retry:

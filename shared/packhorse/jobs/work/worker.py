@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import psycopg
 
 from packhorse.clock import SystemClock
-from packhorse.db.connect import retry_pause_s
+from packhorse.db.connect import AWAY, retry_pause_s
 from packhorse.db.transactions import Connect
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.store.claims import Claimed
@@ -30,7 +30,6 @@ _CLAIMING = "jobs can't be claimed or stored now", "jobs are claimed and stored 
 _AGAIN_S = 0.2
 _MOST_FAILURES = 6
 _MOST_ENDS = 200
-_PASSING = (psycopg.OperationalError, psycopg.InterfaceError)
 _LAYOUT_POLLS = 10
 """After so many polls without a hint queues and topics are read again, and jobs are looked for
 though none was waiting."""
@@ -221,7 +220,7 @@ class JobWorker:
         self._doubt, self._failures = True, self._failures + 1
         self._running_jobs.put_last()
         self._queue_cache.hint()
-        if not isinstance(error, _PASSING) and self._failures > _MOST_FAILURES:
+        if not isinstance(error, AWAY) and self._failures > _MOST_FAILURES:
             raise error
         self._outage.failed(error)
         pause = retry_pause_s(self._failures)
