@@ -1,4 +1,4 @@
-"""Binaries and archives of many: who sends or reads slowly keeps nobody else waiting (R33)."""
+"""The service of many: who sends, reads or waits for long keeps nobody else waiting (R33)."""
 
 import asyncio
 import threading
@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
+import psycopg
 
 from packhorse.blobs.api import BlobStore, StoredBlob
 from packhorse.blobs.archives import packed
-from tests.harness.content import Serve, as_, digest_of
+from packhorse.content.tree import SHAPE_CHANGED
+from tests.harness.content import PAGE, Serve, as_, digest_of
+from tests.harness.postgres import waiting_for_locks
 
 TAR = {"Content-Type": "application/x-tar"}
 X = digest_of(b"x")
@@ -111,5 +114,24 @@ def test_r33_slow_reading_for_one_caller_keeps_nobody_waiting(serve: Serve) -> N
             slow.go_on.set()
         assert await asyncio.gather(*reading) == [200, 200]
         assert await read("reader") == 200
+
+    serve(scenario)
+
+
+def test_r33_who_waits_to_write_keeps_no_reader_waiting(serve: Serve, database_url: str) -> None:
+    """As while a large subtree is removed, or a content of earlier is brought back."""
+
+    async def scenario(client: httpx.AsyncClient) -> None:
+        async def put(number: int) -> int:
+            return (await client.put(f"/content/site/{number}", json=PAGE)).status_code
+
+        await client.put("/content/site/page", json=PAGE)
+        with psycopg.connect(database_url) as removing:
+            removing.execute(SHAPE_CHANGED)
+            writing = [asyncio.create_task(put(number)) for number in range(12)]
+            while len(waiting_for_locks(database_url)) < 4:
+                await asyncio.sleep(0.01)
+            assert (await client.get("/content/site/page")).status_code == 200
+        assert await asyncio.gather(*writing) == [201] * 12
 
     serve(scenario)

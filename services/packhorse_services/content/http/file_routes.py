@@ -103,7 +103,7 @@ async def put_files(request: Request, body: FilesBody, caller: Writer) -> FileOu
     folders = [one for one in body.folders if one not in refused]
     first = next(iter([*written, *folders]), "")
     audit.note(request, files=len(written), folders=len(folders), first=first)
-    await files.write(pool, written, folders, caller.name)
+    await files.write(request.app.state.content_writers, written, folders, caller.name)
     states |= {path: ("REFUSED", reason) for path, reason in refused.items()}
     order = [*(one.path for one in body.files), *body.folders]
     return _outcomes([(path, *states.get(path, ("WRITTEN", ""))) for path in order])

@@ -11,7 +11,8 @@ from packhorse.content.schemas import BinaryReference
 from packhorse.content.tree import ADD_FOLDERS, FOLDER
 from packhorse.db.blocking import in_blocking_code
 from packhorse.jobs.content_changes.change import of_writing
-from packhorse_services.content.http.nodes import record, said_by, watches, writing
+from packhorse_services.content.http.nodes import record, said_by, watches
+from packhorse_services.content.http.writers import Writers
 from packhorse_services.content.transfer.file_nodes import WRITE_FILES
 from packhorse_services.content.transfer.folder_import import DATA, FILE
 
@@ -37,14 +38,14 @@ async def changed(
 
 
 async def write(
-    pool: Pool, given: Mapping[str, BinaryReference], folders: Sequence[str], user: str
+    writers: Writers, given: Mapping[str, BinaryReference], folders: Sequence[str], user: str
 ) -> None:
     """Write files and folders, and the folders above them that are missing."""
     above = {one for path in (*given, *folders) for one in ancestors_of(path)}
     wanted = sorted({*above, *folders} - {ROOT} - set(given))
     if not given and not wanted:
         return
-    async with writing(pool) as conn:
+    async with writers.transaction() as conn:
         watching = await watches(conn)
         present: dict[str, str] = {}
         if watching:

@@ -1,10 +1,9 @@
 """Writing one node, each way in one transaction with the importer's rights (R23)."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, LiteralString
+from typing import Any
 
 import psycopg
 from psycopg import AsyncConnection
@@ -12,13 +11,13 @@ from psycopg import AsyncConnection
 from packhorse.bookkeeping.audit_rows import write_act_async
 from packhorse.content.json_limits import MAX_PROPERTIES_BYTES
 from packhorse.content.node import InvalidNode, ancestors_of, subtree_range
-from packhorse.content.queries import Pool
 from packhorse.content.schemas import MAX_BINARIES
-from packhorse.content.tree import ADD_FOLDERS, FOLDER, SHAPE_CHANGED, SHAPE_KEPT
+from packhorse.content.tree import ADD_FOLDERS, FOLDER, SHAPE_CHANGED
 from packhorse.db.blocking import in_blocking_code
 from packhorse.jobs.content_changes.change import ChangeKind, ContentChange, stored_text
 from packhorse.jobs.content_changes.recording import record_changes
 from packhorse.jobs.content_changes.watches import READ_WATCHES, ContentWatch, as_watches
+from packhorse_services.content.http.writers import Writers
 
 _STATE = """
     content.digest(type, properties, binaries) AS digest, octet_length(properties::text) AS size,
@@ -85,16 +84,16 @@ class NodeChange:
         }
 
 
-async def create(pool: Pool, change: NodeChange) -> NodeWriteResult | None:
+async def create(writers: Writers, change: NodeChange) -> NodeWriteResult | None:
     """Write a node that is not there yet; None when it is."""
-    async with writing(pool) as conn:
+    async with writers.transaction() as conn:
         await _add_folders(conn, change.path)
         return await _write(conn, _INSERT + "ON CONFLICT DO NOTHING" + _INSERTED, change)
 
 
-async def put(pool: Pool, change: NodeChange) -> NodeWriteResult:
+async def put(writers: Writers, change: NodeChange) -> NodeWriteResult:
     """Write a node, whatever was there, and the folders above that are missing."""
-    async with writing(pool) as conn:
+    async with writers.transaction() as conn:
         await _add_folders(conn, change.path)
         written = await _write(conn, _INSERT + _OVERWRITE + _INSERTED, change)
     assert written is not None  # noqa: S101 - an upsert returns its row
@@ -102,24 +101,24 @@ async def put(pool: Pool, change: NodeChange) -> NodeWriteResult:
 
 
 async def update(
-    pool: Pool, change: NodeChange, tags: Sequence[str] | None
+    writers: Writers, change: NodeChange, tags: Sequence[str] | None
 ) -> NodeWriteResult | None:
     """Write a node that is there with one of these digests; None when it isn't."""
-    async with writing(pool) as conn:
+    async with writers.transaction() as conn:
         return await _write(conn, _UPDATE + _MATCHING + _UPDATED, change, tags)
 
 
 async def patch(
-    pool: Pool, change: NodeChange, tags: Sequence[str] | None
+    writers: Writers, change: NodeChange, tags: Sequence[str] | None
 ) -> NodeWriteResult | None:
     """Merge into a node that is there, with one of these digests if any; None when it isn't."""
-    async with writing(pool) as conn:
+    async with writers.transaction() as conn:
         return await _write(conn, _PATCH + _MATCHING + _UPDATED, change, tags)
 
 
-async def remove(pool: Pool, path: str, tags: Sequence[str] | None, user: str) -> int:
+async def remove(writers: Writers, path: str, tags: Sequence[str] | None, user: str) -> int:
     """Remove a node, if it has one of these digests, and all below; return how many those were."""
-    async with writing(pool, SHAPE_CHANGED) as conn:
+    async with writers.transaction(SHAPE_CHANGED) as conn:
         given = {"path": path, "tags": None if tags is None else list(tags)}
         node = await conn.execute(_DELETE + _MATCHING, given)
         if node.rowcount == 0:
@@ -133,16 +132,8 @@ async def remove(pool: Pool, path: str, tags: Sequence[str] | None, user: str) -
         return 1 + below.rowcount
 
 
-@asynccontextmanager
-async def writing(pool: Pool, lock: LiteralString = SHAPE_KEPT) -> AsyncIterator[AsyncConnection]:
-    """Lend a connection inside a transaction that writes content, under a lock of its shape."""
-    async with pool.connection() as conn:
-        await conn.execute(lock + "; SET LOCAL ROLE packhorse_importer")  # one exchange for both
-        yield conn
-
-
 async def watches(conn: AsyncConnection) -> list[ContentWatch]:
-    """Return who watches content; called with the rights of `writing`."""
+    """Return who watches content; called with the rights of a writer."""
     return as_watches(await (await conn.execute(READ_WATCHES)).fetchall())
 
 

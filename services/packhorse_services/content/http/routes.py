@@ -12,7 +12,6 @@ from pydantic import BaseModel
 from packhorse.blobs.api import BlobStore, binary_key
 from packhorse.content.json_limits import check_json
 from packhorse.content.node import ROOT, InvalidPath
-from packhorse.content.queries import Pool
 from packhorse.content.requests import WritablePath
 from packhorse.content.routes import missing
 from packhorse.content.schemas import BinaryReference, NodeBody, NodePatch
@@ -23,6 +22,7 @@ from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.content.http import nodes
 from packhorse_services.content.http.nodes import NodeChange, NodeWriteResult
+from packhorse_services.content.http.writers import Writers
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +91,7 @@ class Removed(BaseModel):
 
 def mount(app: FastAPI) -> None:
     """Add the routes that write; those that read have been mounted before."""
+    app.state.content_writers = Writers(app.state.content_pool)
     add_routes(app, _router)
 
 
@@ -106,14 +107,14 @@ async def put_node(
 ) -> WrittenNode:
     """Write a node, and the folders above it that are missing."""
     change = await _change(request, path, body)
-    pool: Pool = request.app.state.content_pool
+    writers: Writers = request.app.state.content_writers
     written: NodeWriteResult | None
     if expected.absent:
-        written = await nodes.create(pool, change)
+        written = await nodes.create(writers, change)
     elif expected.match is not None:
-        written = await nodes.update(pool, change, expected.digests)
+        written = await nodes.update(writers, change, expected.digests)
     else:
-        written = await nodes.put(pool, change)
+        written = await nodes.put(writers, change)
     if written is None:
         raise _unexpected(path)
     return _answer(response, path, written)
@@ -129,8 +130,8 @@ async def patch_node(
 ) -> WrittenNode:
     """Merge members into a node (RFC 7396): `{"properties": {"title": "New", "old": null}}`."""
     change = await _change(request, path, body)
-    pool: Pool = request.app.state.content_pool
-    written = await nodes.patch(pool, change, expected.digests)
+    writers: Writers = request.app.state.content_writers
+    written = await nodes.patch(writers, change, expected.digests)
     if written is None:
         raise _missing_or_unexpected(path, expected)
     return _answer(response, path, written)
@@ -140,8 +141,8 @@ async def patch_node(
 async def delete_node(request: Request, path: WritablePath, expected: ExpectedNode) -> Removed:
     """Remove a node and all below it."""
     _check_target(path)
-    pool: Pool = request.app.state.content_pool
-    removed = await nodes.remove(pool, path, expected.digests, request.scope[CALLER].name)
+    writers: Writers = request.app.state.content_writers
+    removed = await nodes.remove(writers, path, expected.digests, request.scope[CALLER].name)
     if not removed:
         raise _missing_or_unexpected(path, expected)
     return Removed(nodes=removed)
