@@ -3,22 +3,26 @@
 import random
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from packhorse.blobs.open import open_blobs
-from packhorse.messaging.api import Journal
+from packhorse.messaging.api import Appended, Journal, Outgoing
 from packhorse.messaging.open import open_journal
 from packhorse_services.publisher.outbox import journal_appender
+from packhorse_services.publisher.outbox.append_lock import AppendLock
 from packhorse_services.publisher.outbox.journal_search import Findings
-from packhorse_services.publisher.outbox.request import Pending
-from packhorse_services.publisher.publish.publishing import Publishing
+from packhorse_services.publisher.outbox.request import Accepted, Pending
+from packhorse_services.publisher.publish.publishing import JournalPatience, OutboxFull, Publishing
 from tests.harness.dying_publisher import crash_once
 from tests.harness.postgres import Databases
 from tests.harness.publishing import (
     ONE_TRY,
     Author,
+    AwayJournal,
     Crash,
     FragileJournal,
     Fuse,
@@ -145,6 +149,36 @@ def publish_through(author: Author, cut: Publishing, path: str) -> Pending:
         cut.close()
         author.replica().publish([pending])
     return pending
+
+
+def test_r5_what_is_committed_is_never_refused(author: Author) -> None:
+    """Its session is lost behind the commit; then the journal is away, and the outbox full."""
+    sessions: list[psycopg.Connection] = []
+
+    class Cutting(AwayJournal):
+        def append(self, topic: str, record: Outgoing) -> Future[Appended]:
+            if self.away:
+                sessions[-1].close()
+            return super().append(topic, record)
+
+    def opened() -> psycopg.Connection:
+        sessions.append(author.lock_connection())
+        return sessions[-1]
+
+    journal = Cutting(author.journal)
+    full = JournalPatience(reconcile_s=0, outbox_packages=1)
+    replica = author.replica(journal=journal, lock=AppendLock(opened), patience=full)
+    publish(replica, request("/p2"))
+    journal.away = True
+    pending = Pending(request("/p0"))
+    with pytest.raises(psycopg.OperationalError):
+        replica.publish([pending])
+    [refused] = publish(replica, request("/p1"))
+    assert isinstance(refused.future.exception(), OutboxFull)
+    replica.publish([pending])
+    assert pending.future.result() == Accepted(pending.package_id, None)
+    author.replica().reconcile()
+    assert [one.message.entry.paths for one in author.journaled()] == [("/p2",), ("/p0",)]
 
 
 def test_r27_a_restored_author_begins_a_new_epoch(

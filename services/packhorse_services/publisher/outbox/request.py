@@ -123,6 +123,11 @@ class Pending:
             self.future.set_result(Accepted(made, offset, repeated, targets))
 
     def fail(self, error: Exception) -> None:
-        """Refuse the request, unless it is answered."""
+        """Refuse the request, unless it is answered; one that is committed is answered so.
+
+        Who was told to send it again would have it twice.
+        """
+        if self.committed:
+            self.answer(None)
         if not self.future.done():
             self.future.set_exception(error)
