@@ -1,14 +1,28 @@
 """What was issued is sent in order, whatever is away or dies, and names its log (R24, R26)."""
 
+from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
+from packhorse.clock import SystemClock
 from packhorse.db.connect import connect
+from packhorse.messaging.api import Appended, Outgoing
 from packhorse.messaging.topics import standard_topics
-from packhorse.wire.messages import ClearCommand, ControlCommand, DesiredState, ResetCommand
+from packhorse.wire.command_codec import decode_command
+from packhorse.wire.messages import (
+    ClearCommand,
+    CommandState,
+    CommandStatusMessage,
+    ControlCommand,
+    DesiredState,
+    ResetCommand,
+)
 from packhorse_services.publisher.commands import command_rows
+from packhorse_services.publisher.commands.command_sender import CommandSender
+from tests.harness.borrowing import pooled
 from tests.harness.publisher_commands import becomes, commands, put
 from tests.harness.publisher_service import PublisherService
-from tests.harness.publishing import AGENT, TOPICS
+from tests.harness.publishing import AGENT, TOPICS, JournalDouble
 
 
 def test_what_could_not_be_sent_goes_out_in_order_when_the_journal_is_back(
@@ -52,6 +66,45 @@ def test_r26_a_command_whose_publisher_died_is_sent_by_the_next(
         assert {one.user for one in sent} == {"op"}
 
     PublisherService(database_url, tmp_path).run(scenario)
+
+
+def test_what_has_come_of_a_command_can_be_noted_while_the_next_is_sent(
+    service: PublisherService,
+) -> None:
+    url, journal, noted = service.author.database_url, service.author.journal, list[bool]()
+    names = "a" * 32, "b" * 32
+
+    class Slow(JournalDouble):
+        """Before its second append has ended, the subscriber has seen the first command."""
+
+        def append(self, topic: str, record: Outgoing) -> Future[Appended]:
+            appended = journal.append(topic, record)
+            if decode_command(record.headers, record.value).command_id == names[1]:
+                seen = CommandStatusMessage(names[0], "sub1", AGENT, CommandState.SEEN)
+                with connect(url, "tests") as connection:
+                    noted.append(command_rows.note_status(connection, seen))
+            return appended
+
+    with connect(url, "tests") as connection:
+        for name in names:
+            pause = ControlCommand(name, "sub1", AGENT, DesiredState.PAUSE, "op", journal_id="j")
+            command_rows.write(connection, pause)
+    with pooled(url, "tests") as pool:
+        sender = CommandSender(pool, Slow(journal), TOPICS.command, AGENT, SystemClock())
+        sender.send()
+    states = service.author.rows("SELECT state FROM bookkeeping.command ORDER BY command_id")
+    assert (noted, states) == ([True], [("SEEN",), ("SENT",)])
+
+
+def test_a_column_that_a_newer_release_has_added_is_passed_over(database_url: str) -> None:
+    with connect(database_url, "tests") as connection:
+        connection.execute("ALTER TABLE bookkeeping.command ADD COLUMN later text")
+        clear = ClearCommand("a" * 32, "sub1", AGENT, 9, "op", journal_id="j")
+        command_rows.write(connection, clear)
+        waiting = command_rows.next_unsent(connection, AGENT)
+        assert waiting is not None
+        assert waiting.message() == replace(clear, issued_ms=waiting.message().issued_ms)
+        assert command_rows.find(connection, AGENT, "a" * 32) == waiting
 
 
 def test_a_clear_of_offsets_names_the_log_that_they_belong_to(service: PublisherService) -> None:

@@ -4,8 +4,7 @@ All of it runs in the caller's transaction, as the bookkeeper.
 """
 
 import enum
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 
 from psycopg import Connection
@@ -80,6 +79,10 @@ class StoredCommand:
         return ControlCommand(*common, _DESIRED_BY[kind], *more)
 
 
+_COLUMNS = ", ".join(one.name for one in fields(StoredCommand))
+"""Not all: a newer release may have added some."""
+
+
 @dataclass(frozen=True, slots=True)
 class CommandQuery:
     """Which commands are asked for, how many, and behind the one with which id."""
@@ -120,14 +123,14 @@ def write(connection: Connection, command: Command) -> None:
     )
 
 
-def unsent(connection: Connection, agent: str, limit: int) -> Sequence[StoredCommand]:
-    """Return commands that are not known to be in the journal, in the order of their issue."""
+def next_unsent(connection: Connection, agent: str) -> StoredCommand | None:
+    """Return the command issued first of those that are not known to be in the journal."""
     with connection.cursor(row_factory=class_row(StoredCommand)) as cursor:
         return cursor.execute(
-            "SELECT * FROM bookkeeping.command "
-            "WHERE agent = %s AND state = 'ISSUED' ORDER BY issued_at, command_id LIMIT %s",
-            (agent, limit),
-        ).fetchall()
+            f"SELECT {_COLUMNS} FROM bookkeeping.command "  # noqa: S608 - own names
+            "WHERE agent = %s AND state = 'ISSUED' ORDER BY issued_at, command_id LIMIT 1",
+            (agent,),
+        ).fetchone()
 
 
 def mark_sent(connection: Connection, command_id: str) -> None:
@@ -195,7 +198,8 @@ def find(connection: Connection, agent: str, command_id: str) -> StoredCommand |
     """Return one command of an agent, or None."""
     with connection.cursor(row_factory=class_row(StoredCommand)) as cursor:
         return cursor.execute(
-            "SELECT * FROM bookkeeping.command WHERE agent = %s AND command_id = %s",
+            f"SELECT {_COLUMNS} FROM bookkeeping.command "  # noqa: S608 - own names
+            "WHERE agent = %s AND command_id = %s",
             (agent, command_id),
         ).fetchone()
 

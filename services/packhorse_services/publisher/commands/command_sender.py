@@ -9,9 +9,8 @@ import logging
 from psycopg.errors import LockNotAvailable
 
 from packhorse.clock import Clock
-from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.pool import Lender
-from packhorse.db.roles import act_as
+from packhorse.db.transactions import writing
 from packhorse.messaging.api import Journal, Outgoing
 from packhorse.runtime.changes import ChangeSignal
 from packhorse.runtime.periodic import Periodic
@@ -24,7 +23,6 @@ logger = logging.getLogger(__name__)
 
 _INTERVAL_S = 5.0
 _APPEND_TIMEOUT_S = 10.0
-_BATCH = 50
 _SENDING = 0x636F6D6D  # "comm"
 
 
@@ -60,28 +58,22 @@ class CommandSender(Periodic):
 
         Raises what the journal or the database raises; the rest waits, for order is kept.
         """
-        while self._send_batch() == _BATCH:
+        while self._send_next():
             pass
 
-    def _send_batch(self) -> int:
-        with self._pool.connection() as connection:
-            act_as(connection, BOOKKEEPER)  # no `writing`, in which nothing may be committed
-            waiting = command_rows.unsent(connection, self._agent, _BATCH)
-            if not waiting:
-                return 0
+    def _send_next(self) -> bool:
+        """Return whether there was one. A transaction each: what is marked is locked until then."""
+        with writing(self._pool.connection) as connection:
+            if command_rows.next_unsent(connection, self._agent) is None:
+                return False
             connection.execute(
                 "SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_SENDING, self._agent)
             )
-            waiting = command_rows.unsent(connection, self._agent, _BATCH)
-            for sent, command in enumerate(waiting):
-                try:
-                    self._append(command)
-                except Exception:
-                    connection.commit()  # what was sent before is marked
-                    logger.warning("a command could not be sent", extra={"sent": sent})
-                    raise
+            command = command_rows.next_unsent(connection, self._agent)
+            if command is not None:
+                self._append(command)
                 command_rows.mark_sent(connection, command.command_id)
-        return len(waiting)
+        return command is not None
 
     def _append(self, command: StoredCommand) -> None:
         encoded = encode_command(command.message())
