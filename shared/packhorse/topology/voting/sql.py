@@ -212,7 +212,8 @@ def _replace_view(connection: Connection, voting: Voting) -> bool:
     """Write the established view and the previous one; false if another first one came between."""
     connection.execute(
         """
-        INSERT INTO topology.previous_view SELECT * FROM topology.established_view
+        INSERT INTO topology.previous_view (id, replaces, initiator, members, promoted_at)
+        SELECT id, replaces, initiator, members, promoted_at FROM topology.established_view
         ON CONFLICT (singleton) DO UPDATE SET id = excluded.id, replaces = excluded.replaces,
             initiator = excluded.initiator, members = excluded.members,
             promoted_at = excluded.promoted_at
