@@ -75,8 +75,9 @@ _DELETE_BELOW = """
 def upsert(conn: Connection, nodes: Sequence[Node]) -> None:
     """Write `nodes`, creating the folders above them that are missing; the last of a path wins.
 
-    Two statements however many nodes there are. Rows are taken in path order, so that two
-    writers of the same paths wait for each other instead of dead-locking.
+    Two statements however many nodes there are. Each takes its rows in path order, so that two
+    writers of paths that are there wait for each other instead of dead-locking. The missing
+    folders come before all nodes, so two who make the same paths may dead-lock: try again.
     """
     if not nodes:
         return
