@@ -84,8 +84,7 @@ def load(connection: Connection, blobs: BlobStore, work: Load, epoch: int) -> in
     for agent in agents:  # a row for `_move_subscriptions` to lock, which must be there before
         control.introduce(connection, agent)
     with connection.transaction():
-        reset.lock_subscriptions(connection)
-        connection.execute("SET LOCAL lock_timeout TO DEFAULT")
+        _lock_subscriptions(connection)
         _check_epoch(connection, epoch)
         act_as(connection, IMPORTER)
         _replace_content(connection, blobs, work)
@@ -103,6 +102,13 @@ def _see_all_parts(work: Load, blobs: BlobStore) -> None:
         for file in part.files:
             if blobs.head(file.key) is None:
                 raise BlobMissing(f"the blob store has no {file.key}")
+
+
+def _lock_subscriptions(connection: Connection) -> None:
+    """Do it as a reset does; what follows may wait for locks as long as the session may."""
+    limit = connection.execute("SELECT current_setting('lock_timeout')").fetchone()
+    reset.lock_subscriptions(connection)
+    connection.execute("SELECT set_config('lock_timeout', %s, true)", limit)
 
 
 def _check_epoch(connection: Connection, epoch: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from packhorse.blobs.api import BlobMissing
 from packhorse.db import rows
+from packhorse.db.connect import connect
 from packhorse.packages.apply import INVALIDATE_CHANNEL
 from packhorse.packages.limits import PackageCorrupt
 from packhorse.packages.path_filter import PathFilter
@@ -96,6 +97,23 @@ def test_who_listens_for_invalidations_hears_of_the_roots(
             load(connection, feed.blobs, work, epoch_of(database_url))
         (heard,) = listener.notifies(timeout=120, stop_after=1)
     assert json.loads(heard.payload) == {"package_id": work.snapshot.package_id, "paths": ["/"]}
+
+
+def test_a_load_waits_for_locks_as_long_as_its_session_may(
+    feed: Feed, database_url: str, loaded: Callable[..., Load], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits, record = list[Any](), loading._record
+
+    def looked(connection: psycopg.Connection, work: Load) -> None:
+        limits.append(connection.execute("SHOW lock_timeout").fetchone())
+        record(connection, work)
+
+    work = loaded(lambda _: None)
+    monkeypatch.setattr(loading, "_record", looked)
+    with connect(database_url, "tests", autocommit=True) as connection:
+        limits.append(connection.execute("SHOW lock_timeout").fetchone())
+        load(connection, feed.blobs, work, epoch_of(database_url))
+    assert limits == [("10s",)] * 2
 
 
 @pytest.mark.parametrize("step", range(6))
