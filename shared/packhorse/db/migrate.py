@@ -1,5 +1,8 @@
 """Bring a database to the newest schema."""
 
+import logging
+import time
+
 import psycopg
 from alembic import command
 from alembic.config import Config
@@ -11,9 +14,14 @@ from packhorse.db.connect import connect
 from packhorse.db.engine import Timeouts
 from packhorse.db.version import HEAD, VERSION_TABLE
 
+logger = logging.getLogger(__name__)
+
 _LOCK = 0x7061636B  # "pack": two programs that start at once must not both migrate
 _UNHURRIED = Timeouts(statement_ms=0, lock_ms=0, idle_in_transaction_ms=60_000)
 """A migration takes as long as it takes; a process that is paused in one ends no other's start."""
+_TABLE_WAIT = "SET LOCAL lock_timeout = '2s'"
+"""Behind a change that waits for a table, all wait who want to read it."""
+_PAUSE_S = 5.0
 _FIRST = "0001"
 """What programs have to know where no migration has taken anything away."""
 
@@ -37,19 +45,30 @@ def open_engine(url: str, application: str) -> Engine:
 def upgrade(url: str, application: str) -> None:
     """Migrate to the newest schema; a database that is there already, or beyond, stays as it is.
 
-    Raises `psycopg.Error`.
+    Tables that somebody holds for long stay open to others meanwhile. Raises `psycopg.Error`.
     """
+    while not _upgraded(url, application):
+        logger.warning("the migration waits for a transaction that holds a table")
+        time.sleep(_PAUSE_S)
+
+
+def _upgraded(url: str, application: str) -> bool:
+    """Return false, and leave everything as it was, where a table can't be had soon."""
     try:
         with open_engine(url, application).begin() as connection:
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
             if _schema(connection) < HEAD:
+                connection.execute(text(_TABLE_WAIT))
                 config = _config(connection)
                 command.upgrade(config, "head")
                 _publish(connection, ScriptDirectory.from_config(config))
     except DBAPIError as error:
+        if isinstance(error.orig, psycopg.errors.LockNotAvailable):
+            return False
         if isinstance(error.orig, psycopg.Error):
             raise error.orig from error
         raise
+    return True
 
 
 def _schema(connection: Connection) -> str:
