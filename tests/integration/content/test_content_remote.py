@@ -130,8 +130,10 @@ def test_a_package_has_every_digit_of_a_number(
     author: Author, service: tuple[str, Faulty], tmp_path: Path
 ) -> None:
     exact = {"frac": "12345678901234567.891", "huge": "7" * 310 + ".5", "int": "9" * 30}
+    mixed = {"mixed": "[1.5, 12345678901234567.891]"}
     plain = {"half": "0.50", "long": "9223372036854775807", "list": "[1.5, 2.25]"}
-    written = ", ".join(f'"{name}": {number}' for name, number in {**exact, **plain}.items())
+    given = {**exact, **mixed, **plain}
+    written = ", ".join(f'"{name}": {number}' for name, number in given.items())
     with author.connection() as conn:
         tree.upsert(conn, [Node("/a", "my:Type", f"{{{written}}}")])
     for where in (("--server", service[0], "--token", "admin"), ()):
@@ -141,6 +143,7 @@ def test_a_package_has_every_digit_of_a_number(
         assert {name: described_as[name] for name in exact} == {
             name: f"{{Decimal}}{number}" for name, number in exact.items()
         }
+        assert described_as["mixed"] == "{Decimal}[1.5,12345678901234567.891]"
         author.run("import", out, "--at", at, *where)
         found = json.loads(author.nodes()[f"{at}/a"].properties)
         assert {name: found[name] for name in exact} == exact

@@ -80,6 +80,8 @@ class JcrValue:
         """Return the value of a property in JSON, with fractions as decimals. Raises `NoValue`."""
         values = value if isinstance(value, list) else [value]
         kinds = {_kind(one) for one in values}
+        if kinds == {"Double", "Decimal"}:
+            kinds = {"Decimal"}
         kind = hint.removesuffix("[]") or next(iter(kinds), "String")
         if kind not in _TYPES or (not hint and len(kinds) > 1):
             raise NoValue("its values are of several types, or of a type that JCR does not have")
