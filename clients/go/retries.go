@@ -26,7 +26,6 @@ const (
 	longestRefusal               = 1 << 20       // bytes
 )
 
-// The first DELETE of a job ends it where it waits, and a second one forgets it.
 var job = regexp.MustCompile(`/jobs/\d+$`)
 
 // Retries is a http.RoundTripper that sends a request again, under one Idempotency-Key, while the
@@ -129,11 +128,16 @@ func (r Retries) prepared(asked *http.Request) *http.Request {
 	return request
 }
 
+// Whether the first DELETE ends a job where it waits, and a second one would forget it.
+func isJob(path string) bool {
+	return job.MatchString(path) && !strings.Contains(path, "/content/")
+}
+
 func mayArriveTwice(request *http.Request) bool {
 	if request.Header.Get("Idempotency-Key") != "" {
 		return true
 	}
-	if request.Method == http.MethodDelete && job.MatchString(request.URL.Path) {
+	if request.Method == http.MethodDelete && isJob(request.URL.Path) {
 		return false
 	}
 	switch request.Method {

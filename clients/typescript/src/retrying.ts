@@ -33,7 +33,7 @@ const LONGEST_REFUSAL = 2 ** 20; // bytes; what is behind them is not read
 /** A signal reaches a request only while something refers to the request: Node.js holds it weakly. */
 const underWay = new Set<Request>();
 /** Its first DELETE ends a job that waits, and a second one forgets it. */
-const JOB = /\/jobs\/\d+$/;
+const JOB = /^(?!.*\/content\/).*\/jobs\/\d+$/;
 const NOT_REACHED = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT)$/;
 
 /**

@@ -42,7 +42,7 @@ final class RetryingHttp extends HttpClient {
   private static final int FULL = 429;
 
   /** Its first DELETE ends a job that waits, and a second one forgets it. */
-  private static final Pattern JOB = Pattern.compile("/jobs/\\d+$");
+  private static final Pattern JOB = Pattern.compile("^(?!.*/content/).*/jobs/\\d+$");
 
   private final HttpClient http;
   private final Retries retries;
