@@ -9,7 +9,7 @@ from urllib.parse import quote
 from packhorse.db.pool import Lender
 from packhorse.db.transactions import writing
 from packhorse.errors import Permanent
-from packhorse.messaging.api import Bounds, Journal
+from packhorse.messaging.api import Bounds, Journal, JournalUnavailable
 from packhorse.wire.messages import (
     ClearCommand,
     Command,
@@ -145,8 +145,15 @@ class CommandIssuer:
 
     async def _ask(self, journal: Callable[[], T]) -> T:
         """Few at a time: a journal that is away would hold the threads that all else needs."""
-        async with self._asking:
+        try:
+            async with asyncio.timeout(_SENT_WITHIN_S):
+                await self._asking.acquire()
+        except TimeoutError as error:
+            raise JournalUnavailable("others wait for its answer for too long") from error
+        try:
             return await asyncio.to_thread(journal)
+        finally:
+            self._asking.release()
 
     def _ids(self, subscriber: str) -> tuple[str, str, str]:
         return uuid.uuid4().hex, subscriber, self.agent
