@@ -105,15 +105,21 @@ def test_a_task_that_is_stopped_is_asked_to_end(database_url: str, tmp_path: Pat
 
 
 def test_what_a_task_leaves_behind_does_not_keep_its_place(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that its own one has started may hold its output open after that has ended."""
     monkeypatch.setattr(command, "_GRACE_S", 1.0)
-    leaves = "import subprocess; print(subprocess.Popen(['sleep', '600']).pid)"
+    left = tmp_path / "left"
+    leaves = (
+        "import pathlib, subprocess\n"
+        f"pathlib.Path({str(left)!r}).write_text(str(subprocess.Popen(['sleep', '600']).pid))"
+    )
     with running(database_url, script("archive", leaves)) as jobs:
         added = jobs.add_job("packhorse/pipeline/archive")
-        done = ended(database_url, added.job.number, "SUCCEEDED")
-    os.kill(int(done["result"]), signal.SIGKILL)
+        try:
+            ended(database_url, added.job.number, "SUCCEEDED")
+        finally:
+            os.kill(int(left.read_text()), signal.SIGKILL)
 
 
 def schedules(url: str) -> dict[str, tuple[bool, str]]:

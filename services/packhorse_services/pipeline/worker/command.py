@@ -146,9 +146,14 @@ class RunTask:
             stderr=subprocess.STDOUT,
         )
         hearing = threading.Thread(target=_hear, args=(process.stdout, context, said), daemon=True)
-        hearing.start()
-        stopped = self._wait(process, context)
-        code = process.wait()
+        try:
+            hearing.start()
+            stopped = self._wait(process, context)
+            code = process.wait()
+        except BaseException:  # the next attempt would run beside it
+            process.kill()
+            process.wait()
+            raise
         hearing.join(_GRACE_S)  # what the process has started may outlive it, and hold the pipe
         return _result(code, "\n".join(said), stopped=stopped)
 
