@@ -59,7 +59,7 @@ def refuse_unknown_query(request: Request) -> None:
     fields = get_flat_params(route.dependant)
     elsewhere = (Path, Header, Cookie)  # the rest is in the query; a model's fields don't say so
     known = {
-        field.alias: field_annotation_is_sequence(field.field_info.annotation)
+        field.alias: field.field_info.annotation
         for field in fields
         if not isinstance(field.field_info, elsewhere)
     }
@@ -73,11 +73,13 @@ def refuse_unknown_query(request: Request) -> None:
         raise Problem(422, detail="the query has wrong parameters; see errors", errors=errors)
 
 
-def _fault(name: str, count: int, known: Mapping[str, bool]) -> str:
-    """Return what is wrong with a parameter; `known` says which are lists."""
+def _fault(name: str, count: int, known: Mapping[str, Any]) -> str:
+    """Return what is wrong with a parameter; `known` holds the types of those that there are."""
     if name not in known:
         return f"unknown; known are {sorted(known)}"
-    return "" if known[name] or count == 1 else f"given {count} times; only one is taken"
+    if count == 1 or field_annotation_is_sequence(known[name]):
+        return ""
+    return f"given {count} times; only one is taken"
 
 
 class _StrictRequest(Request):
