@@ -107,3 +107,4 @@ def test_nobody_counts_on_hints_once_their_thread_has_died(database_url: str) ->
     hints.start()
     eventually(hints.failure)
     assert not hints.listening
+    hints.stop(60)

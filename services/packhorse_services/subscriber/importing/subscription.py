@@ -75,7 +75,10 @@ class Subscription(WorkerComponent):
         context.gate.listen(self._wake.set)
 
     def stop(self, timeout: float) -> None:
-        """Wait for what is being imported, then up to `timeout` seconds for the thread's end."""
+        """Wait for what is being imported, then up to `timeout` seconds for the thread's end.
+
+        An import that stands still holds up the end of the program until its supervisor kills it.
+        """
         self._worker.request_stop()
         self._joining.turns.end()
         self._worker.stop(timeout)

@@ -280,19 +280,18 @@ def test_a_stop_waits_for_what_is_imported_however_long_it_takes(
     feed: Feed, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A package whose only attempt is cut off would be given up by the next worker."""
-    begun, stops, apply = threading.Event(), threading.Event(), importer.apply
+    begun, apply = threading.Event(), importer.apply
 
     def apply_when_it_stops(*given: Any, **options: Any) -> None:
         begun.set()
-        assert stops.wait(120)
+        eventually(main._joining.turns.is_loading, "no step may begin any more")
         apply(*given, **options)
 
     monkeypatch.setattr(importer, "apply", apply_when_it_stops)
     with running(feed, database_url, publisher_agents="main,other", max_retries=0) as subscriber:
+        main, other = (one for one in subscriber.components if isinstance(one, Subscription))
         feed.add(page("/a"))
         assert begun.wait(120)
-        main, other = (one for one in subscriber.components if isinstance(one, Subscription))
-        stops.set()
         other.stop(0)
         main.stop(0)
         assert set(content_of(database_url)) == {"/a"}
