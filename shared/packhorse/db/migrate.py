@@ -47,26 +47,29 @@ def upgrade(url: str, application: str) -> None:
 
     Tables that somebody holds for long stay open to others meanwhile. Raises `psycopg.Error`.
     """
-    while not _upgraded(url, application):
-        logger.warning("the migration waits for a transaction that holds a table")
-        time.sleep(_PAUSE_S)
-
-
-def _upgraded(url: str, application: str) -> bool:
-    """Return false, and leave everything as it was, where a table can't be had soon."""
     try:
         with open_engine(url, application).begin() as connection:
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-            if _schema(connection) < HEAD:
-                connection.execute(text(_TABLE_WAIT))
-                config = _config(connection)
-                command.upgrade(config, "head")
-                _publish(connection, ScriptDirectory.from_config(config))
+            while _schema(connection) < HEAD and not _upgraded(connection):
+                logger.warning("the migration waits for a transaction that holds a table")
+                time.sleep(_PAUSE_S)
+    except DBAPIError as error:
+        if isinstance(error.orig, psycopg.Error):
+            raise error.orig from error
+        raise
+
+
+def _upgraded(connection: Connection) -> bool:
+    """Return false, and leave everything as it was, where a table can't be had soon."""
+    config = _config(connection)
+    try:
+        with connection.begin_nested():
+            connection.execute(text(_TABLE_WAIT))
+            command.upgrade(config, "head")
+            _publish(connection, ScriptDirectory.from_config(config))
     except DBAPIError as error:
         if isinstance(error.orig, psycopg.errors.LockNotAvailable):
             return False
-        if isinstance(error.orig, psycopg.Error):
-            raise error.orig from error
         raise
     return True
 
