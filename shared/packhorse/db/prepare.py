@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from packhorse.db.connect import connect
+from packhorse.db.connect import AWAY, connect
 from packhorse.db.engine import check_database_url
 from packhorse.db.session import SessionConnection
 from packhorse.db.version import HEAD, check_newer
@@ -118,7 +118,7 @@ def _bring(url: str, application: str, revision: str, needs_program: str) -> Non
 
 def _refusal(error: psycopg.Error, setting: str) -> Transient | Permanent:
     said = str(error).strip().split("\n", 1)[0]
-    if isinstance(error, psycopg.OperationalError):
+    if isinstance(error, AWAY):
         return DatabaseUnavailable(
             f"the database can't be used: {said}; is it running, and does {setting} name a "
             "database that exists?"

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from packhorse.content import tree
 from packhorse.content.rows import Row, node_of
-from packhorse.db.connect import connect
+from packhorse.db.connect import AWAY, connect
 from packhorse.db.engine import Timeouts
 from packhorse.db.metadata import IMPORTER
 from packhorse.db.roles import act_as
@@ -77,7 +77,7 @@ def refused(error: psycopg.Error) -> TaskFailed | TaskRefused:
     Whether a connection that is lost while it commits has committed is not known (R26).
     """
     said = first_line(error) or type(error).__name__
-    if isinstance(error, psycopg.OperationalError):
+    if isinstance(error, AWAY):
         return TaskFailed(
             f"the author's database failed: {said}; it is not known whether the subtree was "
             "restored; look at it, or run it again"

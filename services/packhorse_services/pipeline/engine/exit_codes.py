@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-import psycopg
 from sqlalchemy.exc import ArgumentError, OperationalError
 
+from packhorse.db.connect import AWAY
 from packhorse.errors import PackhorseError, Transient
 from packhorse.messaging.api import JournalUnavailable, TopicMissing
 from packhorse.packages.build import PathMissing
@@ -70,7 +70,7 @@ def plain_ends() -> Iterator[None]:
     except PackhorseError as error:
         report_error(error_text(error))
         raise SystemExit(exit_code(error)) from None
-    except (psycopg.OperationalError, OperationalError) as error:
+    except (*AWAY, OperationalError) as error:
         report_error(author_away(error))
         raise SystemExit(WRONG_CONFIGURATION if is_misnamed(error) else FAILED) from None
     except ArgumentError:  # its words may quote the password
