@@ -123,7 +123,7 @@ class Pending:
             self.future.set_result(Accepted(made, offset, repeated, targets))
 
     def fail(self, error: Exception) -> None:
-        """Refuse the request, unless it is answered; one that is committed is answered so.
+        """Refuse the request, unless it is answered; a committed one is accepted, without offset.
 
         Who was told to send it again would have it twice.
         """

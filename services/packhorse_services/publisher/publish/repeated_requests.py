@@ -67,6 +67,7 @@ def answer(
         elif found is not None:
             _repeat(pending, found)
         elif not _is_out_of_order(pending) and _is_new(pending, judge):
+            pending.committed = False  # or a failover has lost it
             fresh.append(pending)
     return fresh
 
