@@ -108,7 +108,7 @@ class Edge:
             raise Problem(
                 429,
                 detail="as many connections as this service takes are open; try again",
-                headers={"Retry-After": "2", "Connection": "close"},
+                headers={"Connection": "close"},
             )
         return enter(scope, shares)
 

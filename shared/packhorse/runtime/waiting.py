@@ -26,7 +26,7 @@ async def waited(request: Request, wait: Callable[[], Awaitable[Result]]) -> Res
     try:
         places.take(by)
     except Problem as problem:
-        raise TooManyWaits(429, detail=problem.detail, headers={"Retry-After": "2"}) from None
+        raise TooManyWaits(429, detail=problem.detail) from None
     leave(request.scope)
     try:
         return await _unless_gone(request, wait)
