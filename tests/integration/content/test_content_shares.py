@@ -13,6 +13,7 @@ from packhorse.blobs.archives import packed
 from packhorse.content.tree import SHAPE_CHANGED
 from tests.harness.content import PAGE, Serve, as_, digest_of
 from tests.harness.postgres import waiting_for_locks
+from tests.harness.waiting import eventually
 
 TAR = {"Content-Type": "application/x-tar"}
 X = digest_of(b"x")
@@ -129,8 +130,7 @@ def test_r33_who_waits_to_write_keeps_no_reader_waiting(serve: Serve, database_u
         with psycopg.connect(database_url) as removing:
             removing.execute(SHAPE_CHANGED)
             writing = [asyncio.create_task(put(number)) for number in range(12)]
-            while len(waiting_for_locks(database_url)) < 4:
-                await asyncio.sleep(0.01)
+            await asyncio.to_thread(eventually, lambda: len(waiting_for_locks(database_url)) >= 4)
             assert (await client.get("/content/site/page")).status_code == 200
         assert await asyncio.gather(*writing) == [201] * 12
 

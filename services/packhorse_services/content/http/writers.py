@@ -12,14 +12,13 @@ from packhorse.content.queries import Pool
 from packhorse.content.tree import SHAPE_KEPT
 from packhorse.db.connect import PATIENCE_S
 
-_AT_ONCE = 4
-
 
 class Writers:
     """Leaves half of a pool's connections to those who read, whatever writers wait for (R33)."""
 
     def __init__(self, pool: Pool) -> None:
-        self._pool, self._places = pool, asyncio.Semaphore(_AT_ONCE)
+        self._pool, self._most = pool, pool.max_size // 2
+        self._places = asyncio.Semaphore(self._most)
 
     @asynccontextmanager
     async def transaction(self, lock: LiteralString = SHAPE_KEPT) -> AsyncIterator[AsyncConnection]:
@@ -31,7 +30,7 @@ class Writers:
             async with asyncio.timeout(PATIENCE_S):
                 await self._places.acquire()
         except TimeoutError as error:
-            raise PoolTimeout(f"{_AT_ONCE} others have written for {PATIENCE_S} s") from error
+            raise PoolTimeout(f"{self._most} others have written for {PATIENCE_S} s") from error
         try:
             async with self._pool.connection() as conn:
                 await conn.execute(lock + "; SET LOCAL ROLE packhorse_importer")  # one exchange
