@@ -125,7 +125,7 @@ def test_what_can_t_be_read_is_refused_with_what_is_wrong(head: str, said: str) 
 
 
 def test_who_is_slow_with_the_head_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "HEAD_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(connection, "HEAD_TIMEOUT_S", 0.5)
 
     async def asked() -> bytes:
         async with serving(_app) as address:

@@ -70,7 +70,7 @@ def _behind(key: Sequence[str], values: Sequence[Value]) -> str:
 
 _NUMBERS = frozenset({"hour", "rank"})
 _BOUND = 2**37
-"""No hour is later: a `datetime` ends with the year 9999, before 2**38 seconds."""
+"""Above each number of a key; a `datetime` ends with the year 9999, before 2**38 seconds."""
 _NO_TEXT = re.compile("[\\0\\ud800-\\udfff]")
 """What no text of a table holds: what the reader of the tables can't be asked for."""
 
