@@ -84,6 +84,17 @@ class _SyncedPipeline(Pipeline):
             yield from send(self.pgconn)
             yield from self._fetch_gen(flush=False)
 
+    def _exit(self, exc: BaseException | None) -> None:
+        """End the pipeline, or the connection, where the server ended it in the middle.
+
+        libpq stays busy with what was not answered, and would say that it is not closed.
+        """
+        try:
+            super()._exit(exc)
+        finally:
+            if self.level == 0 and self.pgconn.pipeline_status:
+                self.pgconn.finish()
+
 
 class AsyncSessionConnection(AsyncConnection[Any]):
     """The same for routes."""
