@@ -1,7 +1,8 @@
 """Requests that wait for something: of a number of their own, and no longer than their clients."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -10,6 +11,25 @@ from packhorse.runtime.places import leave, shares_of, who
 from packhorse.runtime.problems import Problem
 
 Result = TypeVar("Result")
+
+
+@asynccontextmanager
+async def turn(
+    places: asyncio.Semaphore, patience_s: float, busy: Exception
+) -> AsyncIterator[None]:
+    """Lend one of few places to what holds a thread or a connection for long.
+
+    Others wait here, where they hold nothing. Raises `busy` when none is free for `patience_s`.
+    """
+    try:
+        async with asyncio.timeout(patience_s):
+            await places.acquire()
+    except TimeoutError as error:
+        raise busy from error
+    try:
+        yield
+    finally:
+        places.release()
 
 
 class TooManyWaits(Problem):

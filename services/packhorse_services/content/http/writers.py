@@ -11,6 +11,7 @@ from psycopg_pool import PoolTimeout
 from packhorse.content.queries import Pool
 from packhorse.content.tree import SHAPE_KEPT
 from packhorse.db.connect import PATIENCE_S
+from packhorse.runtime.waiting import turn
 
 
 class Writers:
@@ -26,14 +27,7 @@ class Writers:
 
         Raises `PoolTimeout` when others write for too long.
         """
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                await self._places.acquire()
-        except TimeoutError as error:
-            raise PoolTimeout(f"{self._most} others have written for {PATIENCE_S} s") from error
-        try:
-            async with self._pool.connection() as conn:
-                await conn.execute(lock + "; SET LOCAL ROLE packhorse_importer")  # one exchange
-                yield conn
-        finally:
-            self._places.release()
+        busy = PoolTimeout(f"{self._most} others have written for {PATIENCE_S} s")
+        async with turn(self._places, PATIENCE_S, busy), self._pool.connection() as conn:
+            await conn.execute(lock + "; SET LOCAL ROLE packhorse_importer")  # one exchange
+            yield conn

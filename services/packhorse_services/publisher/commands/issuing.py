@@ -10,6 +10,7 @@ from packhorse.db.pool import Lender
 from packhorse.db.transactions import writing
 from packhorse.errors import Permanent
 from packhorse.messaging.api import Bounds, Journal, JournalUnavailable
+from packhorse.runtime.waiting import turn
 from packhorse.wire.messages import (
     ClearCommand,
     Command,
@@ -145,15 +146,9 @@ class CommandIssuer:
 
     async def _ask(self, journal: Callable[[], T]) -> T:
         """Few at a time: a journal that is away would hold the threads that all else needs."""
-        try:
-            async with asyncio.timeout(_SENT_WITHIN_S):
-                await self._asking.acquire()
-        except TimeoutError as error:
-            raise JournalUnavailable("others wait for its answer for too long") from error
-        try:
+        busy = JournalUnavailable("others wait for its answer for too long")
+        async with turn(self._asking, _SENT_WITHIN_S, busy):
             return await asyncio.to_thread(journal)
-        finally:
-            self._asking.release()
 
     def _ids(self, subscriber: str) -> tuple[str, str, str]:
         return uuid.uuid4().hex, subscriber, self.agent

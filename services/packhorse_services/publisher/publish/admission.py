@@ -9,6 +9,7 @@ from packhorse.db.connect import PATIENCE_S
 from packhorse.db.pool import Lender
 from packhorse.db.transactions import writing
 from packhorse.errors import PackhorseError, Transient
+from packhorse.runtime.waiting import turn
 from packhorse.wire.actions import is_probe
 from packhorse_services.publisher.outbox.request import Accepted, DistributionRequest, Pending
 from packhorse_services.publisher.publish import repeated_requests
@@ -92,16 +93,10 @@ class Admission:
 
         Raises `PublisherBusy` when too many others are looked up.
         """
-        try:
-            async with asyncio.timeout(PATIENCE_S):
-                await self._places.acquire()  # here, for a thread that waits is missing elsewhere
-        except TimeoutError as error:
-            raise PublisherBusy("the publisher is busy; send the request again") from error
+        busy = PublisherBusy("the publisher is busy; send the request again")
         pending = Pending(request)
-        try:
+        async with turn(self._places, PATIENCE_S, busy):
             await asyncio.to_thread(self._look_up, pending)
-        finally:
-            self._places.release()
         return pending.future.result() if pending.future.done() else None
 
     def _look_up(self, pending: Pending) -> None:
