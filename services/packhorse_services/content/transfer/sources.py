@@ -32,6 +32,8 @@ class NotImportable(Permanent):
     """The entry, or the whole source, can't be imported; the text says why."""
 
 
+_DAMAGED = (zipfile.BadZipFile, NotImplementedError, ValueError)
+"""What `zipfile` says of an archive, of how it is compressed, and of names that are no UTF-8."""
 UNREADABLE = (
     *(OSError, NotImportable, BlobCorrupt),
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError),
@@ -77,7 +79,7 @@ def open_source(path: Path) -> ContentSource:
         return FolderSource(path)
     try:
         return ZipSource(zipfile.ZipFile(path), path.stat().st_size)
-    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+    except (OSError, *_DAMAGED) as error:
         raise NotImportable(f"{path} is neither a folder nor a zip archive: {error}") from error
 
 
@@ -173,7 +175,7 @@ def _open_plain(path: str) -> BinaryIO:
 def _open_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
     try:
         return archive.open(info)  # type: ignore[return-value]
-    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+    except _DAMAGED as error:
         raise NotImportable(f"the archive is damaged here: {error}") from error
 
 
