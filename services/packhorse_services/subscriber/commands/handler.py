@@ -199,7 +199,13 @@ class CommandHandler:
         return reset.target(
             self.journal,
             self.package_topic,
-            reset.ResetPoint(command.publisher_agent, identity, command.offset),
+            reset.ResetPoint(
+                command.publisher_agent,
+                identity,
+                command.offset,
+                self.subscriber,
+                command.command_id,
+            ),
             remember=self.remembers,
             check=check,
         )
