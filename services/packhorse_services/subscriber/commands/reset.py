@@ -56,7 +56,7 @@ class ResetPoint:
     offset: int
     subscriber: str = ""
     command_id: str = ""
-    """The command that moves it there; empty when a snapshot brings what it passes."""
+    """The command that moves it there; empty where a snapshot brings what it passes."""
 
 
 @dataclass(slots=True)
@@ -91,6 +91,7 @@ class ResetTarget:
     high_water: HighWater
     package_ids: Collection[str] = ()
     passed: Passed | None = None
+    """None where a snapshot brings what is passed."""
 
 
 @dataclass(slots=True)
@@ -127,14 +128,8 @@ def target(
                 _see(record, point, seen, remember=remember)
     last = journal.read_at(topic, offset) if bounds.oldest <= offset else None
     mark = Mark(offset, package_id_of(last.headers) if last else "")
-    return ResetTarget(
-        point.agent,
-        point.journal_id,
-        mark,
-        seen.high_water,
-        seen.package_ids,
-        seen.passed if point.command_id else None,
-    )
+    place = (point.agent, point.journal_id, mark)
+    return ResetTarget(*place, seen.high_water, seen.package_ids, seen.passed)
 
 
 def _see(record: Record, point: ResetPoint, seen: _Seen, *, remember: bool) -> None:
