@@ -9,6 +9,7 @@ _DONE = {
     "queued": 3,
     "delayed": 1,
     "active": 1,
+    "has_more": False,
     "succeeded": 1_204,
     "cancelled": 12,
     "failed_attempts": 31,
@@ -115,7 +116,9 @@ def _jobs(answers: dict[str, Any]) -> None:
     answers["POST /jobs/retry"] = {"matching": 2, "changed": 0, "passed_over": 0, "next": None}
     missing = {"unconsumed_since": AT, "unconsumed_on": []}
     answers["GET /job-topics"] = {
-        "topics": [{"topic": "mail/send", "statistics": {"queued": 1}, **missing}]
+        "topics": [
+            {"topic": "mail/send", "statistics": {"queued": 1, "has_more": False}, **missing}
+        ]
     }
     queue = {"patterns": ["**"], "type": "TOPIC_ROUND_ROBIN", "suspended": False}
     mail = {**queue, "name": "mail", "patterns": ["mail/**"], "suspended": True}

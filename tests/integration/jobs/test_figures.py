@@ -74,6 +74,16 @@ def test_counting_is_bounded_and_says_so(database_url: str) -> None:
     assert (jobs.statistics().all.queued, jobs.statistics().all.has_more) == (4, False)
 
 
+def test_delayed_jobs_that_are_not_counted_may_be_of_any_topic(database_url: str) -> None:
+    jobs = jobs_of(database_url)
+    for topic in ("a", "b", "c"):
+        jobs.add_job(topic, delay=timedelta(hours=1))
+    with bookkeeper(database_url) as connection:
+        few = read_statistics(connection, most=2)
+    assert (few.all.delayed, few.all.has_more) == (2, True)
+    assert all(one.has_more for one in few.topics.values())
+
+
 def test_topics_that_nobody_does_are_seen(database_url: str) -> None:
     jobs = jobs_of(database_url)
     first = jobs.add_job("lonely/1").job

@@ -1,9 +1,12 @@
 """Queues and topics of jobs over HTTP."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
+from packhorse.jobs.ledger import figures
+from packhorse.jobs.ledger.figures import read_statistics
 from tests.harness.jobs.asking import add, ask
 from tests.harness.jobs.site import JobsSite
 from tests.harness.topology.scripted import ME
@@ -112,6 +115,17 @@ def test_topics_without_a_consumer_are_named(site: JobsSite) -> None:
     assert since == {"images/thumbnail": None, "mail/newsletter": waiting["ready_at"]}
     queued = {one["topic"]: one["statistics"]["queued"] for one in document["topics"]}
     assert queued == {"images/thumbnail": 1, "mail/newsletter": 1}
+
+
+def test_counting_that_stopped_says_so(site: JobsSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    for topic in ("images/scale", "images/scale", "images/thumbnail"):
+        add(site, topic)
+    monkeypatch.setattr(figures, "read_statistics", partial(read_statistics, most=2))
+    topics = ask(site, "GET", "/job-topics", "viewer").json()["topics"]
+    more = {one["topic"]: one["statistics"]["has_more"] for one in topics}
+    assert more == {"images/scale": True, "images/thumbnail": False}
+    document = ask(site, "GET", "/job-queues", "viewer").json()
+    assert document["all"]["has_more"] is True
 
 
 def test_jobs_that_wait_for_one_instance_are_named(site: JobsSite) -> None:

@@ -102,6 +102,18 @@ def test_a_schedule_says_when_and_what(when: dict[str, Any], shown: str) -> None
     assert (row["when"], row["gives"]) == (shown, "job a/b")
 
 
+def test_a_queue_with_more_than_is_counted_says_so(run: Any) -> None:
+    few = {"queued": 3, "active": 1, "has_more": False, "succeeded": 0, "cancelled": 0}
+    queue = {"patterns": ["**"], "type": "ORDERED", "suspended": False}
+    queues = [
+        {**queue, "name": "main", "statistics": few},
+        {**queue, "name": "mail", "statistics": {**few, "queued": 10_000, "has_more": True}},
+    ]
+    result = run(Service({"queues": queues}), "get", "job-queues")
+    assert "10000+" in result.output
+    assert " 3 " in result.output
+
+
 def test_a_job_is_added_and_its_number_printed(run: Any) -> None:
     service = Service({"verdict": "UPDATED", "job": job(7)})
     done = run(

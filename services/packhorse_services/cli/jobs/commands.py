@@ -134,6 +134,7 @@ def _show(document: Document, rows: str, form: Format) -> None:
 
 _LISTS = {
     "jobs": (views.JOBS, views.job_row),
+    "queues": (views.QUEUES, views.queue_row),
     "topics": (views.TOPICS, views.topic_row),
     "schedules": (views.SCHEDULES, views.schedule_row),
 }
@@ -164,7 +165,7 @@ def get_job_queues(
 ) -> None:
     """Show the queues of jobs: what waits in them, and how they work it off."""
     with context.ensure_object(Connection).jobs() as service:
-        again(lambda: views.QUEUES.show(service.get("/job-queues", "jobs"), form), watch=watch)
+        again(lambda: _show(service.get("/job-queues", "jobs"), "queues", form), watch=watch)
 
 
 @get.command("job-topics")

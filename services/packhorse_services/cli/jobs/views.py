@@ -128,12 +128,20 @@ def progress_text(progress: Mapping[str, Any]) -> str:
     return ": ".join(part for part in (step, str(progress["message"])) if part)
 
 
+def queue_row(queue: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row of a queue; a `+` says that more may wait than were counted."""
+    statistics = queue["statistics"]
+    if not statistics["has_more"]:
+        return {**queue}
+    return {**queue, "statistics": {**statistics, "queued": f"{statistics['queued']}+"}}
+
+
 def topic_row(topic: Mapping[str, Any]) -> dict[str, Any]:
     """Return the row of a topic, with the first moment since which a consumer is missing."""
     missing = topic["unconsumed_on"]
     since = [topic["unconsumed_since"], *(one["since"] for one in missing)]
     return {
-        **topic,
+        **queue_row(topic),
         "unconsumed_since": min(filter(None, since), default=None),
         "unconsumed_on": [one["only_on"] for one in missing],
     }

@@ -24,6 +24,7 @@ _RETRIES = "Failed attempts beyond the first; -1: without end"
 _DELAY = "After the first failure; it doubles with each one more"
 _TIMEOUT = "How long an attempt may last; null: without end"
 _HISTORY = "false: jobs without an id that succeed are forgotten at once"
+_MORE = "More may wait: 10,000 ready ones of a topic and 10,000 delayed ones in all are counted"
 _CREATOR = "The instance that gave a job may begin it before others"
 
 
@@ -63,9 +64,10 @@ class JobQueueDocument(BaseModel):
 class FiguresDocument(Document):
     """What waits and what was done; it survives restarts."""
 
-    queued: int = Field(description="All that wait, the delayed ones too")
+    queued: int = Field(description="All that wait, the delayed ones too; see `has_more`")
     delayed: int = Field(description="Those of them that wait for their time")
     active: int
+    has_more: bool = Field(description=_MORE)
     finished: int
     succeeded: int
     cancelled: int = Field(description="Finished in another state than SUCCEEDED")

@@ -26,7 +26,7 @@ class JobFigures:
     """Those of them that wait for their time."""
     active: int = 0
     has_more: bool = False
-    """Whether more wait than were counted: `queued` and `delayed` are at least what they say."""
+    """Whether more may wait than were counted: `queued` and `delayed` are at least that many."""
     succeeded: int = 0
     stopped: int = 0
     given_up: int = 0
@@ -107,7 +107,7 @@ def read_statistics(connection: Connection, most: int = MOST_COUNTED) -> Statist
 def _waiting(connection: Connection, most: int) -> list[Part]:
     rows = connection.execute(
         """
-        SELECT t.queue, t.topic, ready.jobs, delayed.jobs, active.jobs
+        SELECT t.queue, t.topic, ready.jobs, coalesce(delayed.jobs, 0), coalesce(active.jobs, 0)
         FROM jobs.topic t
         CROSS JOIN LATERAL (SELECT count(*) AS jobs FROM (
             SELECT FROM jobs.job j
@@ -123,20 +123,12 @@ def _waiting(connection: Connection, most: int) -> list[Part]:
         ) AS active USING (topic)
         """,
         {"limit": most},
-    )
+    ).fetchall()
+    more_delayed = sum(delayed for *_, delayed, _ in rows) >= most  # of which topic is not known
     return [
-        (queue, topic, _waits(ready, delayed or 0, active or 0, most))
+        (queue, topic, JobFigures(ready + delayed, delayed, active, more_delayed or ready >= most))
         for queue, topic, ready, delayed, active in rows
     ]
-
-
-def _waits(ready: int, delayed: int, active: int, most: int) -> JobFigures:
-    return JobFigures(
-        queued=ready + delayed,
-        delayed=delayed,
-        active=active,
-        has_more=ready >= most or delayed >= most,
-    )
 
 
 def _done(connection: Connection) -> list[Part]:

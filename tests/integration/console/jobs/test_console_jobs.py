@@ -2,11 +2,13 @@
 
 import re
 from datetime import UTC, datetime
+from functools import partial
 from html import escape, unescape
 
 import pytest
 
-from packhorse.jobs.ledger import finding
+from packhorse.jobs.ledger import figures, finding
+from packhorse.jobs.ledger.figures import read_statistics
 from packhorse.jobs.queue import QueueConfiguration, QueueType
 from packhorse.jobs.scheduling.definition import JobAction, ScheduleDefinition
 from packhorse.jobs.scheduling.store import create_schedule
@@ -86,6 +88,15 @@ def test_a_search_that_takes_too_long_is_reported_and_the_rest_is_shown(
         assert answer.status_code == 200
         assert re.search('role="alert">[^<]*name a topic', answer.text)
         assert 'data-queue="main"' in answer.text
+
+
+def test_a_queue_with_more_than_is_counted_says_so(
+    site: JobsSite, console: ConsoleSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.jobs.add_job("images/thumbnail")
+    assert "<span>1</span>" in row(console.get("jobs").text, 'data-queue="main"')
+    monkeypatch.setattr(figures, "read_statistics", partial(read_statistics, most=1))
+    assert "<span>1+</span>" in row(console.get("jobs").text, 'data-queue="main"')
 
 
 def test_many_jobs_have_pages(site: JobsSite, console: ConsoleSite) -> None:
