@@ -47,7 +47,7 @@ def record(connection: Connection, events: Sequence[NewEvent], *, hint: bool = T
         FROM jsonb_array_elements(%s::jsonb) WITH ORDINALITY AS given (row, place)
         ORDER BY place
         """,
-        (as_array(rows),),
+        ((b"[" + b",".join(rows) + b"]").decode(),),
     )
     if hint:
         notify(connection)
@@ -74,8 +74,3 @@ def as_json(properties: Mapping[str, Any]) -> bytes:
         raise InvalidProperties(f"{APPLICATION} is set by packhorse, never by a sender")
     stored = {name: value for name, value in properties.items() if name != DISTRIBUTE}
     return orjson.dumps(require_properties(stored))
-
-
-def as_array(texts: Sequence[bytes]) -> str:
-    """Return a JSON array of what is JSON already."""
-    return (b"[" + b",".join(texts) + b"]").decode()

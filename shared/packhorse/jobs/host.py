@@ -13,6 +13,7 @@ from functools import partial
 from typing import Self
 from uuid import uuid4
 
+from packhorse.db.connect import connect
 from packhorse.db.engine import check_database_url
 from packhorse.db.pool import Share, SharedPool
 from packhorse.db.prepare import require_database
@@ -20,7 +21,8 @@ from packhorse.jobs import channels
 from packhorse.jobs.consumers import Consumers, live_handled_topics
 from packhorse.jobs.declaring import Declarations, Declared
 from packhorse.jobs.events.bus import EventBus
-from packhorse.jobs.events.distribution import EventDistribution
+from packhorse.jobs.events.receiver import Receiver
+from packhorse.jobs.events.storing import store_event
 from packhorse.jobs.jobs import Jobs
 from packhorse.jobs.ledger.departures import Departures
 from packhorse.jobs.scheduling.scheduler import LEADER_TASK, Scheduler
@@ -112,6 +114,8 @@ class _Resources:
     pool: Share
     """For consumers, and what they and the program give."""
     own: Share
+    events: Share
+    """For what senders wait for, who may hold one of the consumers' meanwhile."""
     cluster: OwnCluster | None
     consumers: Consumers
 
@@ -124,10 +128,11 @@ class _Resources:
         cluster: OwnCluster | None,
         consumers: Consumers,
     ) -> Self:
-        """Take a share of the pool for consumers, and one for what must not wait for them."""
+        """Take a share of the pool for consumers, and some for what must not wait for them."""
         instance = uuid4().hex if cluster is None else cluster.discovery.instance_id
-        own = pool.share(_OWN_CONNECTIONS)
-        return cls(url, instance, pool.share(settings.connections), own, cluster, consumers)
+        own, events = pool.share(_OWN_CONNECTIONS), pool.share(1)
+        given = pool.share(settings.connections)
+        return cls(url, instance, given, own, events, cluster, consumers)
 
 
 def _host(
@@ -136,7 +141,11 @@ def _host(
     worker: JobWorker,
     own_pool: Sequence[Component],
 ) -> JobsHost:
-    hints, events, scheduler = Listener(resources.url), EventBus(), _scheduler(resources)
+    hints, scheduler = Listener(resources.url), _scheduler(resources)
+    events = EventBus(partial(store_event, resources.events, resources.instance))
+    reads = partial(connect, resources.url, "packhorse-events-in", autocommit=True)
+    receiver = Receiver(reads, resources.instance, events)
+    hints.on(channels.EVENTS, lambda _: receiver.wake())
     _connect(resources, hints, worker, scheduler)
     return JobsHost(
         jobs=Jobs(resources.pool.connection, resources.instance),
@@ -149,7 +158,7 @@ def _host(
             *own_pool,
             hints,
             events,
-            EventDistribution(resources.url, resources.instance, events, hints),
+            receiver,
             declarations,
             scheduler,
             worker,

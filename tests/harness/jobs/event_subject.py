@@ -10,10 +10,8 @@ import os
 import sys
 
 from packhorse.jobs.event import Event
-from packhorse.jobs.events.bus import EventBus, EventNotStored
-from packhorse.jobs.events.distribution import EventDistribution
-from packhorse.runtime.listen import Listener
-from tests.harness.jobs.events import QUICK, named
+from packhorse.jobs.events.bus import EventNotStored
+from tests.harness.jobs.events import Instance, named
 
 
 def main(url: str, instance: str, path: str) -> None:
@@ -26,23 +24,16 @@ def main(url: str, instance: str, path: str) -> None:
     def hear(event: Event) -> None:
         say("local" if event.is_local else "heard", event.properties["name"])
 
-    bus, hints = EventBus(), Listener(url)
-    bus.subscribe("t/**", hear)
-    distribution = EventDistribution(url, instance, bus, hints, settings=QUICK)
-    distribution.outbox._patience_s = 120.0  # it may be paused while it waits
-    parts = (bus, hints, distribution)
-    for part in parts:
-        part.start()
-    assert distribution.wait_until_current(120)
-    say("ready", str(os.getpid()))
-    for line in sys.stdin:
-        try:
-            bus.send(named(line.strip()))
-            say("sent", line.strip())
-        except EventNotStored:
-            say("unsure", line.strip())
-    for part in reversed(parts):
-        part.stop(120)
+    made = Instance(url, instance)
+    made.bus.subscribe("t/**", hear)
+    with made.running():
+        say("ready", str(os.getpid()))
+        for line in sys.stdin:
+            try:
+                made.bus.send(named(line.strip()))
+                say("sent", line.strip())
+            except EventNotStored:
+                say("unsure", line.strip())
 
 
 if __name__ == "__main__":

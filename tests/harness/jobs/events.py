@@ -2,20 +2,23 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Protocol
 
 from psycopg import Connection
 
 from packhorse.db.connect import connect
 from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.pool import SharedPool
 from packhorse.db.roles import act_always_as, act_as
+from packhorse.jobs.channels import EVENTS
 from packhorse.jobs.event import Event
 from packhorse.jobs.event_store import NewEvent, record
 from packhorse.jobs.events.bus import EventBus
-from packhorse.jobs.events.distribution import EventDistribution
 from packhorse.jobs.events.position import EventPosition
 from packhorse.jobs.events.reading import position_now, read_page
-from packhorse.jobs.events.receiver import ReceiverSettings
+from packhorse.jobs.events.receiver import Receiver, ReceiverSettings
+from packhorse.jobs.events.storing import store_event
 from packhorse.runtime.listen import Listener
 
 QUICK = ReceiverSettings(poll_s=0.05, together_s=0.0, retry_s=0.05)
@@ -130,15 +133,18 @@ class OldestReader(TransactionReader):
 
 
 class Instance:
-    """One instance of a cluster in this process: bus, hints and distribution.
+    """One instance of a cluster in this process: bus, hints, and both ways to the others.
 
     It has patience with handlers and the database, so that a test may stand still for a while.
     """
 
     def __init__(self, url: str, name: str, settings: ReceiverSettings = QUICK, **bus: Any) -> None:
-        self.bus, self.hints = EventBus(**{"slow_s": 600.0, **bus}), Listener(url)
-        self.distribution = EventDistribution(url, name, self.bus, self.hints, settings=settings)
-        self.distribution.outbox._patience_s = 120.0
+        self.pool, self.hints = SharedPool(url, "packhorse-events-out"), Listener(url)
+        store = partial(store_event, self.pool.share(1), name, patience_s=120.0)
+        self.bus = EventBus(store, **{"slow_s": 600.0, **bus})
+        reads = partial(connect, url, "packhorse-events-in", autocommit=True)
+        self.receiver = Receiver(reads, name, self.bus, settings)
+        self.hints.on(EVENTS, lambda _: self.receiver.wake())
         self.heard: list[Event] = []
         self.ear = self.bus.subscribe("**", self.heard.append)
 
@@ -149,15 +155,16 @@ class Instance:
     @contextmanager
     def running(self, *, current: bool = True) -> Iterator["Instance"]:
         """Run inside the block; begin once it has heard what there was."""
-        parts = (self.bus, self.hints, self.distribution)
+        parts = (self.bus, self.hints, self.receiver)
         for part in parts:
             part.start()
         try:
-            assert not current or self.distribution.wait_until_current(120)
+            assert not current or self.receiver.wait_until_current(120)
             yield self
         finally:
             for part in reversed(parts):
                 part.stop(120)
+            self.pool.stop(120)
             assert all(part.failure() is None for part in parts)
 
 

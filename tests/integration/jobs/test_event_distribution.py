@@ -4,6 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -11,16 +12,19 @@ import pytest
 
 from packhorse.db.connect import connect
 from packhorse.db.engine import conninfo
+from packhorse.jobs.consumer import JobContext
 from packhorse.jobs.event import APPLICATION, Event
 from packhorse.jobs.event_store import NewEvent, record
 from packhorse.jobs.events.bus import EventBus, EventNotStored
 from packhorse.jobs.events.delivery import GAP
-from packhorse.jobs.events.outbox import Outbox
 from packhorse.jobs.events.pruning import EventRetention, prune_events
 from packhorse.jobs.events.receiver import Receiver
+from packhorse.jobs.events.storing import store_event
+from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.names import InvalidProperties
-from tests.harness.borrowing import borrowed
+from tests.harness.borrowing import borrowed, pooled
 from tests.harness.jobs.events import QUICK, Instance, Writer, bookkeeper, emit_all, named
+from tests.harness.jobs.hosted import FAST, hosted, until
 from tests.harness.postgres import Databases, end_sessions
 from tests.harness.waiting import eventually
 
@@ -63,7 +67,6 @@ def test_one_that_was_away_gets_what_it_missed_and_nothing_twice(database_url: s
             eventually(lambda: b.names() == ["before"])
         for number in range(500):
             a.bus.post(named(f"n{number}"))
-        eventually(lambda: a.distribution.outbox.waiting == 0)
         again = Instance(database_url, "b")
         with again.running():
             assert again.names() == [f"n{number}" for number in range(500)]
@@ -197,78 +200,77 @@ class _CursorBreaker(psycopg.Connection[Any]):
         return super().execute(query, *given, **more)
 
 
-def test_what_a_database_that_is_away_can_take_is_bounded(database_url: str) -> None:
-    def away() -> psycopg.Connection:
-        raise psycopg.OperationalError("away")
+class _Lender:
+    """Lends these connections, one after the other."""
 
-    outbox = Outbox(away, "a", most_waiting=100, patience_s=0.05)
-    outbox.start()
-    with pytest.raises(EventNotStored, match="not stored yet"):
-        outbox.carry(named("sent"), wait=True)
-    for _ in range(99):
-        outbox.carry(named("posted"), wait=False)
-    with pytest.raises(EventNotStored, match="100 events wait"):
-        outbox.carry(named("too many"), wait=False)
-    outbox.stop(0.1)
-    with pytest.raises(EventNotStored, match="ending"):
-        outbox.carry(named("late"), wait=False)
-    assert outbox.waiting == 100
-    assert outbox.failure() is None
+    def __init__(self, *connections: psycopg.Connection) -> None:
+        self._connections = iter(connections)
+
+    def connection(self, timeout: float | None = None) -> psycopg.Connection:
+        return next(self._connections)
+
+
+def _stored(database_url: str) -> list[Any]:
+    with bookkeeper(database_url) as connection:
+        rows = connection.execute("SELECT properties ->> 'name' FROM jobs.event").fetchall()
+    return [name for (name,) in rows]
+
+
+def test_a_sender_hears_that_the_database_stays_away(database_url: str) -> None:
+    gone = connect(database_url, "tests")
+    gone.close()
+    with pytest.raises(EventNotStored, match="not known to be stored"):
+        store_event(_Lender(gone), "a", named("lost"), patience_s=0.0)
+
+
+def test_a_sender_of_a_program_that_ends_does_not_wait(database_url: str) -> None:
+    with pooled(database_url, "tests") as pool:
+        pass
+    with pytest.raises(EventNotStored, match="its program ends"):
+        store_event(pool, "a", named("late"), patience_s=600.0)
+
+
+def test_a_consumer_sends_while_it_holds_the_last_connection_of_consumers(
+    database_url: str,
+) -> None:
+    def consume(_: Job, context: JobContext) -> None:
+        with context.completion():
+            host.events.send(named("sent"))
+
+    settings = replace(FAST, connections=1)
+    with hosted(database_url, {"test/**": consume}, settings=settings) as host:
+        until(host, host.jobs.add_job("test/a").job.number, JobState.SUCCEEDED)
+    assert "sent" in _stored(database_url)
 
 
 def test_events_that_nobody_knows_to_be_stored_are_stored_once(database_url: str) -> None:
-    connections = iter(
-        [
-            _Forgetful.connect(conninfo(database_url), autocommit=True),
-            connect(database_url, "tests", autocommit=True),
-        ]
-    )
-    outbox = Outbox(lambda: next(connections), "a")
-    outbox.start()
-    outbox.carry(named("once"), wait=True)
-    outbox.stop(60)
-    with bookkeeper(database_url) as connection:
-        rows = connection.execute("SELECT properties ->> 'name' FROM jobs.event").fetchall()
-    assert rows == [("once",)]
+    forgetful = _Forgetful.connect(conninfo(database_url), autocommit=True)
+    store_event(_Lender(forgetful, connect(database_url, "tests")), "a", named("once"))
+    assert _stored(database_url) == ["once"]
 
 
 def test_a_database_that_takes_no_writes_for_now_is_waited_for(database_url: str) -> None:
     standby = connect(database_url, "tests", autocommit=True)
     standby.execute("SET default_transaction_read_only = on")
-    connections = iter([standby, connect(database_url, "tests", autocommit=True)])
-    outbox = Outbox(lambda: next(connections), "a")
-    outbox.start()
-    outbox.carry(named("patient"), wait=True)
-    outbox.stop(60)
-    with bookkeeper(database_url) as connection:
-        assert connection.execute("SELECT count(*) FROM jobs.event").fetchall() == [(1,)]
+    store_event(_Lender(standby, connect(database_url, "tests")), "a", named("patient"))
+    assert _stored(database_url) == ["patient"]
 
 
-def test_an_event_that_the_database_refuses_holds_up_no_other(database_url: str) -> None:
+def test_an_event_that_the_database_refuses_is_not_tried_again(database_url: str) -> None:
     with bookkeeper(database_url) as connection:
         connection.execute("RESET ROLE")
         connection.execute("ALTER TABLE jobs.event ADD CHECK (topic <> 't/refused')")
-    outbox = Outbox(lambda: connect(database_url, "tests", autocommit=True), "a")
-    outbox.carry(Event("t/refused"), wait=False)
-    outbox.carry(named("good"), wait=False)
-    outbox.start()
     with pytest.raises(EventNotStored, match="refused"):
-        outbox.carry(Event("t/refused"), wait=True)
-    outbox.stop(60)
-    with bookkeeper(database_url) as connection:
-        assert connection.execute("SELECT topic FROM jobs.event").fetchall() == [("t/x",)]
+        store_event(_Lender(connect(database_url, "tests")), "a", Event("t/refused"))
+    assert _stored(database_url) == []
 
 
 class _Forgetful(psycopg.Connection[Any]):
-    """Breaks after its second commit, whose answer nobody gets."""
-
-    commits = 0
+    """Breaks after its commit, whose answer nobody gets."""
 
     @contextmanager
     def transaction(self, *_: Any, **__: Any) -> Iterator[psycopg.Transaction]:
         with super().transaction() as transaction:
             yield transaction
-        self.commits += 1
-        if self.commits == 2:
-            self.close()
-            raise psycopg.OperationalError("the answer was lost")
+        self.close()
+        raise psycopg.OperationalError("the answer was lost")

@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from types import MappingProxyType
-from typing import Protocol
 
 import orjson
 
@@ -24,14 +23,6 @@ _MOST_PATTERNS = 50
 
 class EventNotStored(Transient):
     """An event for all instances was not stored, as far as one knows; it may be delivered later."""
-
-
-class Carrier(Protocol):
-    """Takes events to the other instances."""
-
-    def carry(self, event: Event, *, wait: bool) -> None:
-        """Store it, now or soon. Raises `EventNotStored`."""
-        ...
 
 
 class HandlerRegistration:
@@ -56,13 +47,19 @@ class EventBus:
     """
 
     def __init__(
-        self, *, slow_s: float = SLOW_S, capacity: int = CAPACITY, clock: Clock | None = None
+        self,
+        store: Callable[[Event], None] | None = None,
+        *,
+        slow_s: float = SLOW_S,
+        capacity: int = CAPACITY,
+        clock: Clock | None = None,
     ) -> None:
-        self._slow_s, self._capacity, self._clock = slow_s, capacity, clock or SystemClock()
+        """`store` stores an event for the other instances, or raises `EventNotStored`."""
+        self._store, self._clock = store, clock or SystemClock()
+        self._slow_s, self._capacity = slow_s, capacity
         report("packhorse_event_", "packhorse_events_")
         self._lock = threading.Lock()
         self._deliveries: tuple[HandlerDelivery, ...] = ()
-        self._carrier: Carrier | None = None
         self._stopped = False
         self._begins: list[Callable[[], None]] = []
         """What waits for the first handler."""
@@ -118,26 +115,21 @@ class EventBus:
             self._deliveries = tuple(one for one in self._deliveries if one is not delivery)
         delivery.close(drop=True)
 
-    def carry_with(self, carrier: Carrier | None) -> None:
-        """Say who takes events with the mark `event.distribute` to the other instances."""
-        self._carrier = carrier
-
     def send(self, event: Event) -> None:
         """Return when every handler that is not slow has done the event.
 
-        One with the mark is stored for the other instances before. A handler may send: it does not
-        wait for itself. Raises `InvalidName`, `InvalidProperties`, or `EventNotStored`, after
-        which nobody here has heard it.
+        One with the mark `event.distribute` is stored for the other instances before. A handler may
+        send: it does not wait for itself. Raises `InvalidName`, `InvalidProperties`, or
+        `EventNotStored`, after which nobody here has heard it.
         """
-        self._wait_for_handlers(self._hand_out([self._accepted(event, wait=True)]))
+        self._wait_for_handlers(self._hand_out([self._accepted(event)]))
 
     def post(self, event: Event) -> None:
-        """Return at once; handlers hear it soon. Where a mailbox is full, that is waited for.
+        """Let handlers hear it soon; where a mailbox is full, that is waited for.
 
-        One with the mark is stored soon. Raises `InvalidName`, `InvalidProperties`, or
-        `EventNotStored` when too many wait to be stored.
+        One with the mark is stored before. Raises as `send` does.
         """
-        self._hand_out([self._accepted(event, wait=False)])
+        self._hand_out([self._accepted(event)])
 
     def deliver(self, events: Iterable[Event]) -> None:
         """Let handlers hear events of other instances; returns as `send` does."""
@@ -173,20 +165,17 @@ class EventBus:
         """Return what ended the reports, which no handler does."""
         return self._watch.failure()
 
-    def _accepted(self, event: Event, *, wait: bool) -> Event:
+    def _accepted(self, event: Event) -> Event:
         require_topic(event.topic)
         if APPLICATION in event.properties:
             raise InvalidProperties(f"{APPLICATION} is set by packhorse, never by a sender")
         properties = require_properties(dict(event.properties))
         copied = Event(event.topic, MappingProxyType(orjson.loads(orjson.dumps(properties))))
         if DISTRIBUTE in copied.properties:
-            self._carry(copied, wait=wait)
+            if self._store is None:
+                raise EventNotStored("this process takes no events to other instances")
+            self._store(copied)
         return copied
-
-    def _carry(self, event: Event, *, wait: bool) -> None:
-        if self._carrier is None:
-            raise EventNotStored("this process takes no events to other instances now")
-        self._carrier.carry(event, wait=wait)
 
     def _hand_out(self, events: Iterable[Event]) -> dict[HandlerDelivery, int]:
         """Post events, and return the place of the last one with each handler."""

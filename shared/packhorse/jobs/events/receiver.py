@@ -17,7 +17,7 @@ from packhorse.jobs.events.bus import EventBus
 from packhorse.jobs.events.delivery import GAP
 from packhorse.jobs.events.position import EventPosition, InvalidPosition, parse_position
 from packhorse.jobs.events.reading import EventPage, position_now, read_page
-from packhorse.runtime.lifecycle import Worker
+from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.metrics import EVENT_GAPS, EVENTS_RECEIVED
 from packhorse.runtime.outage import Outage
 
@@ -38,10 +38,12 @@ class ReceiverSettings:
     """The cursor is stored as often even when there was nothing: it must not look old."""
 
 
-class Receiver:
+class Receiver(WorkerComponent):
     """A component; each event is handed to a bus once, in order, page by page.
 
-    Events for which nobody has subscribed are passed: subscribe before the start.
+    Start it after the bus. `instance_id` is the persistent id of the instance: nobody else uses it
+    at the same time. A new one hears what is stored from its first start on, a known one what it
+    has not heard yet. Events for which nobody has subscribed are passed: subscribe before.
     Only an instance that dies after that and before its cursor is stored hands the page out again.
     """
 
@@ -55,7 +57,7 @@ class Receiver:
         """`connect` gives a connection in autocommit mode."""
         self._connect, self._instance_id, self._bus = connect, instance_id, bus
         self._settings, self._clock = settings, SystemClock()
-        self._wake, self._ended, self._current = (threading.Event() for _ in range(3))
+        self._wake, self._current = threading.Event(), threading.Event()
         self._unstored: set[tuple[int, datetime]] = set()
         self._gap_at = ""
         self._outage = Outage(
@@ -64,27 +66,16 @@ class Receiver:
             "events of other instances are read again",
             self._clock,
         )
-        self._worker = Worker("events-in", self._run)
+        self._worker = Worker("events-in", self._run, wake=self._wake.set)
 
     def start(self) -> None:
-        """Begin to look; returns at once, whether the database answers or not."""
-        self._worker.start()
+        """Begin to look once somebody has subscribed; returns at once."""
+        self._bus.once_heard(self._worker.start)
 
     def wake(self) -> None:
         """Look soon, if somebody here wants events of others."""
         if self._bus.patterns():
             self._wake.set()
-
-    def stop(self, timeout: float) -> None:
-        """Hand out nothing more."""
-        self._worker.request_stop()
-        self._ended.set()
-        self._wake.set()
-        self._worker.stop(timeout)
-
-    def failure(self) -> BaseException | None:
-        """Return what ended the thread, which no database does."""
-        return self._worker.failure()
 
     def wait_until_current(self, timeout: float) -> bool:
         """Wait until all was handed out that was there when the database was reached."""
@@ -99,14 +90,13 @@ class Receiver:
             except psycopg.Error as error:
                 self._outage.failed(error)
                 self._current.clear()
-                self._clock.wait(self._ended, self._settings.retry_s)
+                self._clock.wait(stopping, self._settings.retry_s)
 
     def _follow(self, connection: Connection, stopping: threading.Event) -> None:
         """Go on from what is stored: a database that was restored knows best where that is."""
         position, since = load_cursor(connection, self._instance_id)
         stored = self._clock.monotonic()
         while not stopping.is_set():
-            self._wake.clear()
             page = self._read(connection, position)
             self._hand_out(page, position, since)
             position = page.position
@@ -117,7 +107,7 @@ class Receiver:
             if not page.more:
                 self._current.set()
                 self._outage.ended()
-                self._pause()
+                self._pause(stopping)
 
     @property
     def _idle_s(self) -> float:
@@ -143,9 +133,10 @@ class Receiver:
         self._unstored.update((one.number, one.created_at) for one in new)
         EVENTS_RECEIVED.inc(len(new))
 
-    def _pause(self) -> None:
+    def _pause(self, stopping: threading.Event) -> None:
         if self._clock.wait(self._wake, self._settings.poll_s):
-            self._clock.wait(self._ended, self._settings.together_s)
+            self._clock.wait(stopping, self._settings.together_s)
+        self._wake.clear()  # here: one that is set by an end stays so until that is seen
 
 
 def load_cursor(connection: Connection, instance_id: str) -> tuple[EventPosition, datetime]:
