@@ -1,11 +1,10 @@
 """The consumers of one process: which of them does the jobs of a topic, and what is announced.
 
 The nearest pattern wins: the topic itself before `/*` before `/**`, the longer before the
-shorter; of equal patterns the higher ranking, then the one that was there first.
+shorter; of equal patterns the one that was there first.
 """
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from packhorse.errors import Permanent
@@ -55,28 +54,14 @@ def handled_topics_in(view: TopologyView) -> Mapping[str, HandledTopics]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Registration:
-    pattern: str
-    ranking: int
-    number: int
-    consumer: Consumer
-    call: ContextConsumer
-
-    def order(self) -> tuple[int, int, int, int]:
-        return (*closeness(self.pattern), -self.ranking, self.number)
-
-
 class Consumers:
-    """A registry that may change while jobs run; safe for threads."""
+    """A registry; complete before `open_jobs` takes it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._registered: tuple[_Registration, ...] = ()
-        self._count = 0
-        self._listeners: tuple[Callable[[], None], ...] = ()
+        self._registered: tuple[tuple[str, ContextConsumer], ...] = ()
+        """With their patterns, the nearest first."""
 
-    def add(self, pattern: str, consumer: Consumer, *, ranking: int = 0) -> None:
+    def add(self, pattern: str, consumer: Consumer) -> None:
         """Let a consumer do the jobs of a topic or pattern.
 
         It is called with the job, and with the context if it takes that. Raises `InvalidName`,
@@ -84,53 +69,26 @@ class Consumers:
         `TooManyConsumers`: then a pattern with `/**` says the same.
         """
         require_pattern(pattern)
-        call = with_context(consumer)
-        with self._lock:
-            added = _Registration(pattern, ranking, self._count, consumer, call)
-            registered = sorted((*self._registered, added), key=_Registration.order)
-            if len(_handled_topics(registered).announcement()) > LARGEST_VALUE:
-                raise TooManyConsumers(
-                    f"with {pattern} the patterns of consumers have more than {LARGEST_VALUE} "
-                    "bytes; register fewer, wider ones"
-                )
-            self._registered, self._count = tuple(registered), self._count + 1
-        self._report()
-
-    def remove(self, pattern: str, consumer: Consumer) -> bool:
-        """Take a consumer back; what it does now it ends. False when it was not registered."""
-        with self._lock:
-            kept = tuple(
-                one
-                for one in self._registered
-                if not (one.pattern == pattern and one.consumer == consumer)
+        registered = (*self._registered, (pattern, with_context(consumer)))
+        if len(_handled_topics(registered).announcement()) > LARGEST_VALUE:
+            raise TooManyConsumers(
+                f"with {pattern} the patterns of consumers have more than {LARGEST_VALUE} "
+                "bytes; register fewer, wider ones"
             )
-            removed = len(kept) < len(self._registered)
-            self._registered = kept
-        if removed:
-            self._report()
-        return removed
+        self._registered = tuple(sorted(registered, key=lambda one: closeness(one[0])))
 
     def find(self, topic: str) -> ContextConsumer | None:
         """Return who does the jobs of a topic here, called with both; None when nobody does."""
-        found = (one.call for one in self._registered if matches(one.pattern, topic))
+        found = (call for pattern, call in self._registered if matches(pattern, topic))
         return next(found, None)
 
     def handled_topics(self) -> HandledTopics:
         """Return the topics that are done here."""
         return _handled_topics(self._registered)
 
-    def on_change(self, act: Callable[[], None]) -> None:
-        """Call `act` after each change, in the thread that made it."""
-        with self._lock:
-            self._listeners = (*self._listeners, act)
 
-    def _report(self) -> None:
-        for act in self._listeners:
-            act()
-
-
-def _handled_topics(registered: Sequence[_Registration]) -> HandledTopics:
-    return HandledTopics(tuple(sorted({one.pattern for one in registered})))
+def _handled_topics(registered: Sequence[tuple[str, ContextConsumer]]) -> HandledTopics:
+    return HandledTopics(tuple(sorted({pattern for pattern, _ in registered})))
 
 
 def _is_pattern(word: str) -> bool:

@@ -56,8 +56,6 @@ class JobsHost:
     hints: Listener
     worker: JobWorker
     scheduler: Scheduler
-    consumers: Consumers
-    """May change at any time."""
     components: tuple[Component, ...]
     """In the order in which they start."""
     database_url: str = field(repr=False)
@@ -92,10 +90,11 @@ def open_jobs(
 ) -> JobsHost:
     """Put a program's part together; nothing connects before its start.
 
-    Queues and schedules are declared at the start; no job is begun before. Without a cluster the
-    instance has an id of this run alone, nobody leads, and all topics count as consumed. `pool` is
-    the program's own on this database, which it starts before the host and stops after it; None:
-    the host has its own. Raises `InvalidSchedule`, and `BadDatabaseUrl`.
+    Add all consumers before: they are announced now. Queues and schedules are declared at the
+    start; no job is begun before. Without a cluster the instance has an id of this run alone,
+    nobody leads, and all topics count as consumed. `pool` is the program's own on this database,
+    which it starts before the host and stops after it; None: the host has its own. Raises
+    `InvalidSchedule`, and `BadDatabaseUrl`.
     """
     check_database_url(database_url)
     shared = SharedPool(database_url, "packhorse-jobs") if pool is None else pool
@@ -153,7 +152,6 @@ def _host(
         hints=hints,
         worker=worker,
         scheduler=scheduler,
-        consumers=resources.consumers,
         components=(
             *own_pool,
             hints,
@@ -218,14 +216,6 @@ def _connect(
 
 
 def _announce(cluster: OwnCluster, consumers: Consumers) -> None:
-    """Let the topology know the topics that are done here, now and after each change."""
-
-    def announce() -> None:
-        reported = consumers.handled_topics().announcement()
-        if reported:
-            cluster.discovery.set_property(properties.CONSUMERS, reported)
-        else:
-            cluster.discovery.remove_property(properties.CONSUMERS)
-
-    announce()
-    consumers.on_change(announce)
+    """Let the topology know the topics that are done here."""
+    if reported := consumers.handled_topics().announcement():
+        cluster.discovery.set_property(properties.CONSUMERS, reported)

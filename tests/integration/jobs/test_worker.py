@@ -266,17 +266,10 @@ def test_a_job_works_in_the_trace_of_who_gave_it(database_url: str) -> None:
     assert traces == ["0af7651916cd43dd8448eb211c80319c"]
 
 
-def test_a_registered_consumer_gets_what_waits_and_a_removed_one_no_more(
-    database_url: str,
-) -> None:
+def test_a_job_without_a_consumer_waits_for_a_program_that_has_one(database_url: str) -> None:
     with hosted(database_url, {"other/**": ok}) as host:
         number = host.jobs.add_job("test/a").job.number
         until(host, host.jobs.add_job("other/a").job.number, JobState.SUCCEEDED)
         assert host.jobs.get(number).state is JobState.QUEUED
-        host.consumers.add("test/**", ok)
-        until(host, number, JobState.SUCCEEDED)
-        assert host.consumers.remove("test/**", ok)
-        waits = host.jobs.add_job("test/a").job.number
-        until(host, host.jobs.add_job("other/a").job.number, JobState.SUCCEEDED)
-        job = host.jobs.get(waits)
-        assert (job.state, job.attempts) == (JobState.QUEUED, 0)
+        with hosted(database_url, {"test/**": ok}):
+            assert until(host, number, JobState.SUCCEEDED).attempts == 1

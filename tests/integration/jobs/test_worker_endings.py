@@ -141,9 +141,9 @@ def test_who_stops_gives_back_what_it_has_not_done(
                 what="its lease is given back",
             )
         refuses.go_on.set()
-        other.consumers.add("test/**", lambda job, context: Outcome.OK)
-        for number in numbers:
-            assert until(other, number, JobState.SUCCEEDED).retry
+        with hosted(database_url, {"test/**": lambda job: Outcome.OK}):
+            for number in numbers:
+                assert until(other, number, JobState.SUCCEEDED).retry
 
 
 def test_what_ends_well_while_its_process_stops_is_done(database_url: str) -> None:
@@ -247,8 +247,8 @@ def test_an_attempt_is_lost_once_its_lease_may_be_over(database_url: str) -> Non
         eventually(lambda: waits.contexts[0].stop_requested, what="it was notified")
         job = until(other, number, JobState.QUEUED)
         assert [one.outcome for one in job.past_attempts] == ["LOST"]
-        other.consumers.add("test/**", lambda job, context: Outcome.OK)
-        assert until(other, number, JobState.SUCCEEDED).attempts == 2
+        with hosted(database_url, {"test/**": lambda job: Outcome.OK}):
+            assert until(other, number, JobState.SUCCEEDED).attempts == 2
 
 
 def test_an_end_whose_commit_goes_unanswered_is_no_lost_one(

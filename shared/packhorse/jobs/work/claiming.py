@@ -110,7 +110,7 @@ class JobQueueCache:
         self._hinted = True
 
     def change(self) -> None:
-        """Consumers, here or elsewhere, may have changed; may be called by any thread."""
+        """Consumers elsewhere may have changed; may be called by any thread."""
         self._changed = True
 
     def is_outdated(self, now: float) -> bool:

@@ -91,7 +91,6 @@ class JobWorker:
         self._leave_by: float | None = None
         self._shown: set[str] = set()
         self._worker = Worker("jobs", self._run)
-        consumers.on_change(self.look_around)
 
     def start(self) -> None:
         """Begin; returns at once, whether the database answers or not."""
@@ -116,7 +115,7 @@ class JobWorker:
         self._bell.set()
 
     def look_around(self) -> None:
-        """Look for jobs at once: there may be other consumers, here or on other instances."""
+        """Look for jobs at once: there may be other consumers on other instances."""
         self._queue_cache.change()
         self._bell.set()
 
@@ -192,9 +191,7 @@ class JobWorker:
             self._queue_cache.had(one)
             _count_wait(one)
             consumer = self._consumers.find(one.job.topic)
-            if consumer is None:
-                self._doubt = True  # the next look finds that nobody works on it
-                continue
+            assert consumer is not None  # noqa: S101 - no topic without one is claimed
             running = RunningAttempt(one, self._clock)
             self._running_jobs.begin(running)
             context = AttemptContext(running, self._results)
