@@ -29,24 +29,6 @@ from tests.harness.publishing import (
 )
 
 
-class OneReplica:
-    """Takes a request as `RequestIntake` does, and publishes it at once."""
-
-    def __init__(self, publishing: Publishing) -> None:
-        self._publishing = publishing
-
-    def submit(self, requested: DistributionRequest) -> Pending:
-        [pending] = publish(self._publishing, requested)
-        return pending
-
-
-class Roomy:
-    """Admits everything."""
-
-    def check(self, _: DistributionRequest) -> None:
-        """Refuse nothing."""
-
-
 class ReleaseStage:
     """An author, its releases, and the jobs that send them, which the test does one by one."""
 
@@ -86,8 +68,12 @@ class ReleaseStage:
         check_known: Callable[[], None] = lambda: None,
     ) -> Outcome:
         """Attempt a job; its row stays, as when the attempt's end is lost."""
-        replica = OneReplica(publishing or self.healthy)
-        sender = ReleaseSender(self.releases, replica, Roomy(), check_known)
+
+        def submit(requested: DistributionRequest) -> Pending:
+            [pending] = publish(publishing or self.healthy, requested)
+            return pending
+
+        sender = ReleaseSender(self.releases, submit, lambda _: None, check_known)
         given: Any = SimpleNamespace(properties=job)
         context: Any = SimpleNamespace(stop_requested=False)
         result = sender(given, context)

@@ -26,7 +26,7 @@ from packhorse.topology.configuration import TopologyConfiguration
 from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 from packhorse.wire.topics import Topics
 from packhorse_services.publisher.assembly.maintenance import MaintenanceTask, host_of
-from packhorse_services.publisher.assembly.publisher_parts import Backends, assemble
+from packhorse_services.publisher.assembly.publisher_parts import Backends, PublisherParts
 from packhorse_services.publisher.outcomes.event_log import (
     DatabaseSnapshots,
     EventAppender,
@@ -121,7 +121,7 @@ def test_releases_under_way_end_before_the_intake_refuses_them(
         SystemClock(),
         cluster_of(database_url),
     )
-    kinds = [type(component) for component in assemble(settings, backends).components]
+    kinds = [type(component) for component in PublisherParts(settings, backends).components]
     assert kinds.index(JobsHost) > kinds.index(RequestIntake)
 
 

@@ -33,7 +33,7 @@ def sending(s: PublisherService) -> Iterator[None]:
     """Do the jobs of releases meanwhile, as a publisher in a cluster does."""
     publisher = s.parts.app.state.publisher
     consumers = Consumers()
-    sender = ReleaseSender(publisher.releases, publisher.intake, publisher.admission)
+    sender = ReleaseSender(publisher.releases, publisher.intake.submit, publisher.admission.check)
     consumers.add(topic_of(AGENT), sender)
     url = s.author.database_url
     with Lifecycle([open_jobs(url, None, consumers=consumers, declared=Declared([QUEUE]))]):

@@ -15,7 +15,7 @@ from packhorse.runtime.http import Service, ServiceDescription, add_routes, crea
 from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.stopping import calling_at_stop
-from packhorse_services.publisher.assembly.publisher_parts import Assembled, Backends, assemble
+from packhorse_services.publisher.assembly.publisher_parts import Backends, PublisherParts
 from packhorse_services.publisher.commands.clearing import BeyondNewest, HeadMoved, NotEditable
 from packhorse_services.publisher.commands.issuing import (
     ClearOutsideLog,
@@ -134,7 +134,7 @@ PROBLEMS: Mapping[type[Exception], ProblemKind] = {
 
 def publisher(settings: Settings, backends: Backends) -> Service:
     """Put a publisher together; nothing connects before it is started."""
-    parts = assemble(settings, backends)
+    parts = PublisherParts(settings, backends)
     return Service(_app(settings, backends, parts), parts.components)
 
 
@@ -149,7 +149,7 @@ _ROUTERS = (
 )
 
 
-def _app(settings: Settings, backends: Backends, parts: Assembled) -> FastAPI:
+def _app(settings: Settings, backends: Backends, parts: PublisherParts) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         async with parts.routes_pool, calling_at_stop(app.state.stopping, end_waiting):

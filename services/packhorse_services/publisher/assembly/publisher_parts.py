@@ -29,7 +29,7 @@ from packhorse_services.publisher.assembly.maintenance import (
 from packhorse_services.publisher.assembly.outcome_parts import OutcomeParts, outcome_parts
 from packhorse_services.publisher.commands.command_sender import CommandSender
 from packhorse_services.publisher.commands.issuing import CommandIssuer
-from packhorse_services.publisher.distributions.delivery_status import DeliveryStatusQuery, Pool
+from packhorse_services.publisher.distributions.delivery_status import DeliveryStatusQuery
 from packhorse_services.publisher.distributions.distribution_list import DistributionList
 from packhorse_services.publisher.distributions.distribution_query import DistributionQuery
 from packhorse_services.publisher.http.collaborators import Collaborators
@@ -70,27 +70,12 @@ class Backends:
     """Where it takes part; not started."""
 
 
-@dataclass(frozen=True)
-class Assembled:
+class PublisherParts:
     """The parts of a publisher: what its routes work with, and what is started and stopped."""
 
-    collaborators: Collaborators
-    routes_pool: Pool
-    readiness: Mapping[str, Callable[[], None]]
-    components: Sequence[Component]
-    warnings: Mapping[str, Callable[[], None]]
-
-
-def assemble(settings: Settings, backends: Backends) -> Assembled:
-    """Return the parts; nothing connects before it is started."""
-    report("packhorse_publisher_")
-    return _Assembly(settings, backends).assembled()
-
-
-class _Assembly:
-    """What several parts share while they are being made."""
-
     def __init__(self, settings: Settings, backends: Backends) -> None:
+        """Put them together; nothing connects before it is started."""
+        report("packhorse_publisher_")
         self.settings, self.backends = settings, backends
         self.journal, self.clock = backends.journal, backends.clock
         self.topics = settings.topics
@@ -109,26 +94,14 @@ class _Assembly:
             self.journal, self.topics.discovery, self._hear, self.clock
         )
         self.hub = self._hub()
-        self.delivery = JournalAppender(
-            self.journal,
-            self.topics.package,
-            most_producers=settings.producers,
-            on_other_log=self.queues.feed.distrust,
-        )
+        self.delivery = self._appender()
         self.intake = request_intake(
             settings, self.delivery, backends.blobs, self.clock, backends.cluster
         )
         self.admission = self._admission()
         self.releases = Releases(self.pool.share(2), settings.agent, self.admission.check_targets)
-
-    def assembled(self) -> Assembled:
-        return Assembled(
-            self._collaborators(),
-            self.routes_pool,
-            self._readiness(),
-            self._components(),
-            self._warnings(),
-        )
+        self.collaborators, self.components = self._collaborators(), self._components()
+        self.readiness, self.warnings = self._readiness(), self._warnings()
 
     def _collaborators(self) -> Collaborators:
         deliveries = DeliveryStatusQuery(self.routes_pool, self.queues, self.outcomes.watermark)
@@ -190,8 +163,9 @@ class _Assembly:
         about = "Forgets idempotency keys, producers, commands and distributions of long ago"
         tidy = MaintenanceTask("tidy", _TIDY_EVERY, about, housekeeping.tidy)
         tasks = (tidy, *self.outcomes.maintenance_tasks)
-        check_known = self.announcements.check
-        sender = ReleaseSender(self.releases, self.intake, self.admission, check_known)
+        sender = ReleaseSender(
+            self.releases, self.intake.submit, self.admission.check, self.announcements.check
+        )
         sending = {topic_of(self.settings.agent): sender}
         return host_of(self.url, cluster, tasks, sending, self.pool)
 
@@ -240,6 +214,14 @@ class _Assembly:
             self.topics.package,
             QueueCache(self.settings.agent, max_bytes=self.settings.cache_bytes),
             clock=self.clock,
+        )
+
+    def _appender(self) -> JournalAppender:
+        return JournalAppender(
+            self.journal,
+            self.topics.package,
+            most_producers=self.settings.producers,
+            on_other_log=self.queues.feed.distrust,
         )
 
     def _admission(self) -> Admission:

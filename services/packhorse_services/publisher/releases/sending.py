@@ -6,7 +6,6 @@ A job may be done again, by another replica too; the release's row lets one of t
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Protocol
 
 import psycopg
 
@@ -42,38 +41,23 @@ QUEUE = QueueConfiguration(
 _LOOK_S = 1.0
 
 
-class Submits(Protocol):
-    """Takes requests; see `RequestIntake`."""
-
-    def submit(self, request: DistributionRequest) -> Pending:
-        """Take a request."""
-        ...
-
-
-class Admits(Protocol):
-    """Refuses what a subscriber is too far behind for; see `Admission`."""
-
-    def check(self, request: DistributionRequest) -> None:
-        """Raise `QueueFull` when too much waits."""
-        ...
-
-
 class ReleaseSender:
     """A consumer of jobs: sends one release."""
 
     def __init__(
         self,
         releases: Releases,
-        intake: Submits,
-        admission: Admits,
+        submit: Callable[[DistributionRequest], Pending],
+        admit: Callable[[DistributionRequest], None],
         check_known: Callable[[], None] = lambda: None,
     ) -> None:
-        """`check_known` raises a `Transient` until all who announce themselves are known.
+        """`admit` raises `QueueFull` when too much waits for a subscriber.
 
-        Before, one that a release is for would seem to be gone.
+        `check_known` raises a `Transient` until all who announce themselves are known: before, one
+        that a release is for would seem to be gone.
         """
-        self._releases, self._intake = releases, intake
-        self._admission, self._check_known = admission, check_known
+        self._releases, self._submit = releases, submit
+        self._admit, self._check_known = admit, check_known
 
     def __call__(self, job: Job, context: JobContext) -> Result | Outcome:
         """Send the release that a job names, if it is still to be sent.
@@ -100,8 +84,8 @@ class ReleaseSender:
     def _send(self, request: DistributionRequest, context: JobContext) -> Accepted:
         if request.targets:
             self._check_known()
-        self._admission.check(request)
-        future = self._intake.submit(request).future
+        self._admit(request)
+        future = self._submit(request).future
         while not _is_done(future):
             if context.stop_requested and future.cancel():
                 raise Retry("the publisher ends")

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
 
 from packhorse.clock import Clock
 from packhorse.errors import Transient
@@ -24,12 +23,8 @@ _POLL_S = 0.25
 _BATCH = 2_000
 
 
-class Tap(Protocol):
-    """Is handed what the tail reads, in the tail's thread, so that nobody reads it twice."""
-
-    def __call__(self, identity: str, start: int, records: Sequence[Record], end: int) -> None:
-        """Take all records of the log `identity` from `start` up to, not including, `end`."""
-        ...
+Tap = Callable[[str, int, Sequence[Record], int], None]
+"""Takes all records of the log of an identity, from an offset up to, not including, another."""
 
 
 class QueueLoading(Transient):
@@ -48,6 +43,7 @@ class QueueFeed(WorkerComponent):
         self.identity = ""
         """The log whose offsets the cache speaks of; empty before it is known, and in between."""
         self.tap: Tap | None = None
+        """Is handed what the tail reads, in its thread, so that nobody reads it twice."""
         self.positions = PositionCheck(journal, topic, cache, clock)
         self.on_distrust: Callable[[], None] = lambda: None
         """Called by any thread once what subscribers have announced proves nothing any more."""
