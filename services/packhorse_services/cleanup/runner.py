@@ -9,7 +9,7 @@ from packhorse.errors import PackhorseError
 from packhorse.jobs.consumer import JobContext, Outcome, Result
 from packhorse.jobs.job import Job
 from packhorse.jobs.queue import QueueConfiguration, QueueType
-from packhorse.jobs.scheduling.definition import JobAction, Missed, ScheduleDefinition
+from packhorse.jobs.scheduling.definition import JobAction, ScheduleDefinition
 from packhorse.jobs.scheduling.timing import When
 from packhorse.jobs.store.adding import add_job
 from packhorse.jobs.store.given import NewJob
@@ -48,7 +48,6 @@ def schedule_of(when: When) -> ScheduleDefinition:
         action=JobAction(RUN),
         description="Removes packages from the blob store that the journal has forgotten",
         concurrent=False,
-        missed=Missed.ONCE,
     )
 
 

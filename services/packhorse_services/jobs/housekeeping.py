@@ -14,7 +14,7 @@ from packhorse.jobs.events.pruning import prune_events
 from packhorse.jobs.job import Job
 from packhorse.jobs.ledger.pruning import DEFAULT_RULE, PruneHistory
 from packhorse.jobs.queue import QueueConfiguration, QueueType
-from packhorse.jobs.scheduling.definition import JobAction, Missed, ScheduleDefinition
+from packhorse.jobs.scheduling.definition import JobAction, ScheduleDefinition
 from packhorse.jobs.scheduling.forgetting import forget_ended, forget_fire_times
 from packhorse.jobs.scheduling.timing import Every
 from packhorse.topology.discovery import Discovery
@@ -56,7 +56,6 @@ def _schedule(
         action=action,
         description=description,
         concurrent=False,
-        missed=Missed.ONCE,
     )
 
 

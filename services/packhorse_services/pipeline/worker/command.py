@@ -16,7 +16,7 @@ from packhorse.jobs.declaring import Declared
 from packhorse.jobs.host import LEADER_TASKS, JobsHost, open_jobs
 from packhorse.jobs.job import Job
 from packhorse.jobs.queue import QueueConfiguration, QueueType
-from packhorse.jobs.scheduling.definition import JobAction, Missed, ScheduleDefinition
+from packhorse.jobs.scheduling.definition import JobAction, ScheduleDefinition
 from packhorse.jobs.scheduling.timing import Cron
 from packhorse.runtime import leash
 from packhorse.runtime.auth import authenticator_for
@@ -71,7 +71,6 @@ class Task:
             action=JobAction(self.topic),
             description=self.description,
             concurrent=False,
-            missed=Missed.ONCE,
             suspended=True,
         )
 

@@ -16,7 +16,7 @@ from packhorse.jobs.declaring import Declared
 from packhorse.jobs.host import JobsHost, open_jobs
 from packhorse.jobs.job import Job
 from packhorse.jobs.queue import QueueConfiguration, QueueType
-from packhorse.jobs.scheduling.definition import JobAction, Missed, ScheduleDefinition
+from packhorse.jobs.scheduling.definition import JobAction, ScheduleDefinition
 from packhorse.jobs.scheduling.timing import Every
 from packhorse.jobs.work.heartbeat import WorkerSettings
 from packhorse.topology.own_cluster import OwnCluster
@@ -63,7 +63,6 @@ class MaintenanceTask:
             action=JobAction(self.topic),
             description=self.description,
             concurrent=False,
-            missed=Missed.ONCE,
         )
 
 

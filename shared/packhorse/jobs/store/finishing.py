@@ -7,7 +7,6 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
 
 from psycopg import Connection
@@ -52,8 +51,6 @@ class Ending:
     claim: Claim
     state: JobState | None
     """QUEUED: it is tried again, or runs once more; None: the attempt was lost before."""
-    ready_at: datetime | None = None
-    """With QUEUED: not before."""
 
 
 def finish(connection: Connection, ended: Sequence[Ended], *, wait: bool = True) -> list[Ending]:
@@ -192,10 +189,9 @@ def _end(
     _write(connection, list(decisions.values()))
     missing = [claim for claim in claims if claim not in decisions]
     active = still_active(connection, missing) if missing else set()
-    return [
-        Ending(claim, JobState.ACTIVE) if claim in active else _ending(claim, decisions.get(claim))
-        for claim in claims
-    ]
+    states = {claim: one.state for claim, one in decisions.items()}
+    states |= dict.fromkeys(active, JobState.ACTIVE)
+    return [Ending(claim, states.get(claim)) for claim in claims]
 
 
 def _write(connection: Connection, decisions: Sequence[EndDecision]) -> None:
@@ -224,15 +220,6 @@ def _shown(decision: EndDecision) -> dict[str, object]:
         "how": decision.how.value,
         "reason": decision.message,
     }
-
-
-def _ending(claim: Claim, decision: EndDecision | None) -> Ending:
-    if decision is None:
-        return Ending(claim, None)
-    if decision.state is not JobState.QUEUED:
-        return Ending(claim, decision.state)
-    delay = timedelta(seconds=decision.delay_s)
-    return Ending(claim, decision.state, decision.held.now + delay)
 
 
 def _jitter() -> float:
