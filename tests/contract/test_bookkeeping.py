@@ -156,7 +156,7 @@ def test_r13_the_loaded_snapshot_is_that_of_the_journal(database_url: str) -> No
         )
         assert positions.read_loaded_snapshot(connection, "another") is None
         found = positions.read_loaded_snapshot(connection, "log")
-    assert found == LoadedSnapshot("ab", 7, ["main"], "golden", "digest")
+    assert found == LoadedSnapshot("ab", 7, ("main",), "golden", "digest")
 
 
 def test_r16_an_older_announcement_changes_nothing(database_url: str) -> None:

@@ -6,9 +6,9 @@ from contextlib import closing
 import pytest
 from psycopg import Connection
 
+from packhorse.bookkeeping.positions import LoadedSnapshot
 from packhorse.db.connect import connect
 from packhorse_services.pipeline.audit.subscriber_state import AuditedSubscription, read_situation
-from packhorse_services.pipeline.history.bases import Joined
 from tests.harness.postgres import Databases
 
 
@@ -37,7 +37,7 @@ def record(connection: Connection, journal_id: str) -> None:
 def test_r13_a_subscription_that_the_snapshot_has_not_was_added(connection: Connection) -> None:
     record(connection, "log")
     situation = read_situation(connection)
-    assert situation.joined == Joined("0123456789abcdef", 7, ("main",), "", "digest")
+    assert situation.joined == LoadedSnapshot("0123456789abcdef", 7, ("main",), "", "digest")
     assert situation.added == (AuditedSubscription("other", 8, 6),)
     assert situation.lowest == 9
 

@@ -31,14 +31,15 @@ LEFT_OUT = "LEFT_OUT"
 
 
 class LoadedSnapshot(NamedTuple):
-    """The snapshot that a database's content began with."""
+    """The last snapshot that was loaded into a database, by its own record."""
 
     id: str
     offset: int
-    agents: list[str]
+    agents: tuple[str, ...]
     subscriber: str
     """Whom it is for; empty for everybody."""
     left_out: str
+    """Which packages up to there are not in it, as in a `ContentSnapshot`."""
 
 
 def read_positions(connection: Connection) -> list[StoredPosition]:
@@ -73,7 +74,10 @@ def read_loaded_snapshot(connection: Connection, journal_id: str) -> LoadedSnaps
         "FROM bookkeeping.joined_snapshot WHERE journal_id = %s",
         (journal_id,),
     ).fetchone()
-    return None if row is None else LoadedSnapshot(*row)
+    if row is None:
+        return None
+    snapshot_id, offset, agents, subscriber, left_out = row
+    return LoadedSnapshot(snapshot_id, offset, tuple(agents), subscriber, left_out)
 
 
 class StoredFilter(NamedTuple):

@@ -14,7 +14,7 @@ from psycopg import Connection, sql
 from packhorse.clock import SystemClock
 from packhorse.db.bell import Bell
 from packhorse.db.connect import connect, retry_pause_s
-from packhorse.runtime.lifecycle import Worker
+from packhorse.runtime.lifecycle import Worker, WorkerComponent
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ Callback = Callable[[str], None]
 _LOOK_S = 60.0
 
 
-class Listener:
+class Listener(WorkerComponent):
     """A component that calls back at every NOTIFY on the channels that somebody asked for.
 
     It connects by itself, again and again; each time all are called, because a hint may have been
@@ -35,10 +35,10 @@ class Listener:
         self._url, self._name, self._clock = url, name, SystemClock()
         self._lock = threading.Lock()
         self._callbacks: dict[str, list[Callback]] = {}
-        self._bell, self._stopping = Bell(), threading.Event()
+        self._bell = Bell()
         self._listening = False
         self._failures = 0
-        self._worker = Worker("hints", self._run)
+        self._worker = Worker("hints", self._run, wake=self._bell.ring)
 
     def on(self, channel: str, callback: Callback) -> None:
         """Call back at hints on a channel from now on, in the thread of the hints."""
@@ -51,21 +51,6 @@ class Listener:
         """Whether hints are heard now."""
         return self._listening
 
-    def start(self) -> None:
-        """Begin to listen; returns at once, whether the database answers or not."""
-        self._worker.start()
-
-    def stop(self, timeout: float) -> None:
-        """Hear nothing more."""
-        self._worker.request_stop()
-        self._stopping.set()
-        self._bell.ring()
-        self._worker.stop(timeout)
-
-    def failure(self) -> BaseException | None:
-        """Return what ended the thread, which no database does."""
-        return self._worker.failure()
-
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.is_set():
             try:
@@ -77,7 +62,7 @@ class Listener:
             finally:
                 self._listening = False
             self._failures += 1
-            self._clock.wait(self._stopping, retry_pause_s(self._failures))
+            self._clock.wait(stopping, retry_pause_s(self._failures))
         self._bell.close()
 
     def _listen(self, connection: Connection, stopping: threading.Event) -> None:

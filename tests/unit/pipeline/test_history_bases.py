@@ -2,11 +2,11 @@
 
 import pytest
 
+from packhorse.bookkeeping.positions import LoadedSnapshot
 from packhorse.snapshots.snapshot import ContentSnapshot, left_out, new_id
 from packhorse.snapshots.store import decode, encode
 from packhorse_services.pipeline.history.bases import (
     AddedSubscription,
-    Joined,
     began,
     known_agents,
     leaves_out,
@@ -25,8 +25,8 @@ def snapshot(
     )
 
 
-def joined(loaded: ContentSnapshot) -> Joined:
-    return Joined(
+def joined(loaded: ContentSnapshot) -> LoadedSnapshot:
+    return LoadedSnapshot(
         *(loaded.id, loaded.offset, loaded.publisher_agents, loaded.subscriber, loaded.left_out)
     )
 

@@ -10,13 +10,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from packhorse.blobs.open import open_blobs
+from packhorse.bookkeeping.positions import LoadedSnapshot
 from packhorse.snapshots.snapshot import left_out
 from packhorse_services.pipeline.audit.archive_end import ArchiveEnd
 from packhorse_services.pipeline.audit.joining import SubscriberStart, joining
 from packhorse_services.pipeline.audit.subscriber_state import Situation
 from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.history.bases import AddedSubscription, Joined
+from packhorse_services.pipeline.history.bases import AddedSubscription
 from packhorse_services.pipeline.history.beginning import BaseRules, Beginning, beginning
 from packhorse_services.pipeline.history.content import ContentHistory, content_from
 from packhorse_services.pipeline.history.decoding import CLEAR
@@ -43,7 +44,7 @@ class Case:
     situation: Situation
     removed: tuple[tuple[str, int], ...]
     """Publisher agent and offset of the packages that it did not import, in order."""
-    start: Joined | None
+    start: LoadedSnapshot | None
     named: tuple[int, ...]
     named_alone: Collection[int]
     since_start: bool
@@ -73,7 +74,7 @@ class Case:
         }
 
     @property
-    def unlike(self) -> Joined | None:
+    def unlike(self) -> LoadedSnapshot | None:
         """What it began with, when that has other packages than it would have imported itself."""
         start, added = self.start, self.added
         if start is None:

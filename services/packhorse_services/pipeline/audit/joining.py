@@ -3,18 +3,18 @@
 from dataclasses import dataclass
 
 from packhorse.blobs.api import BlobMissing, BlobStore
+from packhorse.bookkeeping.positions import LoadedSnapshot
 from packhorse.snapshots.snapshot import InvalidSnapshot, manifest_key_of
 from packhorse.snapshots.store import read
 from packhorse_services.pipeline.audit.outcome import listed
 from packhorse_services.pipeline.audit.subscriber_state import AuditedSubscription, Situation
-from packhorse_services.pipeline.history.bases import Joined
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriberStart:
     """What a subscriber began with, None when nothing is known, and what is to be said of it."""
 
-    start: Joined | None = None
+    start: LoadedSnapshot | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -64,14 +64,14 @@ def notes_of(situation: Situation) -> list[str]:
     ]
 
 
-def _began_behind(subscription: AuditedSubscription, joined: Joined | None) -> bool:
+def _began_behind(subscription: AuditedSubscription, joined: LoadedSnapshot | None) -> bool:
     """Return whether a subscription began behind something, which was not that snapshot."""
     if joined is None:
         return subscription.started >= 0
     return subscription.agent not in joined.agents or subscription.started > joined.offset
 
 
-def _of_start(subscription: AuditedSubscription, joined: Joined | None) -> str:
+def _of_start(subscription: AuditedSubscription, joined: LoadedSnapshot | None) -> str:
     if joined is None:
         return (
             f"the subscription of {subscription.agent} began behind offset "

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from psycopg import Connection
 
 from packhorse.bookkeeping import positions
-from packhorse.bookkeeping.positions import LEFT_OUT
+from packhorse.bookkeeping.positions import LEFT_OUT, LoadedSnapshot
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.packages.path_filter import EVERYTHING, PathFilter
 from packhorse.wire.messages import Status
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.history.bases import Joined
 
 _MOST_STATUSES = 1_000_000
 
@@ -33,7 +32,7 @@ class Situation:
     subscriptions: tuple[AuditedSubscription, ...]
     decided: tuple[tuple[str, int, bool], ...] = ()
     """Publisher agent, offset and whether it was imported, as far as it still remembers."""
-    joined: Joined | None = None
+    joined: LoadedSnapshot | None = None
     """None also when nothing is known: a reset forgets it."""
     path_filter: PathFilter = EVERYTHING
     """Which nodes it takes."""
@@ -89,17 +88,9 @@ def read_situation(connection: Connection) -> Situation:
         journal_id,
         subscriptions,
         decided=_decided(connection),
-        joined=_joined(connection, journal_id),
+        joined=positions.read_loaded_snapshot(connection, journal_id),
         path_filter=PathFilter(*positions.read_filter(connection)),
     )
-
-
-def _joined(connection: Connection, journal_id: str) -> Joined | None:
-    """Return the snapshot of this journal that was loaded, when the database has a record of it."""
-    found = positions.read_loaded_snapshot(connection, journal_id)
-    if found is None:
-        return None
-    return Joined(found.id, found.offset, tuple(found.agents), found.subscriber, found.left_out)
 
 
 def _decided(connection: Connection) -> tuple[tuple[str, int, bool], ...]:

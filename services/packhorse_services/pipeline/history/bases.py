@@ -3,20 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from packhorse.bookkeeping.positions import LoadedSnapshot
 from packhorse.snapshots.snapshot import ContentSnapshot, left_out
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """The last snapshot that was loaded into a subscriber's database, by its own record."""
-
-    id: str
-    offset: int
-    agents: tuple[str, ...]
-    subscriber: str
-    """Whom it is for; empty for everybody."""
-    left_out: str
-    """Which packages up to there are not in it, as in a `ContentSnapshot`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +53,10 @@ def serves(base: ContentSnapshot, agents: Collection[str], began: Mapping[str, i
 
 
 def leaves_out(
-    base: ContentSnapshot, subscriber: str, offsets: Collection[int], start: Joined | None = None
+    base: ContentSnapshot,
+    subscriber: str,
+    offsets: Collection[int],
+    start: LoadedSnapshot | None = None,
 ) -> bool:
     """Return whether a snapshot lacks exactly the packages of `offsets` that are not above it.
 
@@ -89,7 +80,7 @@ def suits_added(
     began: Mapping[str, int],
     *,
     unknown: int,
-    start: Joined | None,
+    start: LoadedSnapshot | None,
 ) -> bool:
     """Return whether added subscriptions can be folded onto a snapshot.
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from packhorse.blobs.api import BlobStore
+from packhorse.bookkeeping.positions import LoadedSnapshot
 from packhorse.content.node import ROOT
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.snapshots.store import all_of
@@ -17,7 +18,6 @@ from packhorse.wire.record import Undecodable
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.bases import (
     AddedSubscription,
-    Joined,
     began,
     leaves_out,
     serves,
@@ -62,7 +62,7 @@ class BaseRules:
     subscriber: str = ""
     left_out: Collection[int] = ()
     below: int | None = None
-    start: Joined | None = None
+    start: LoadedSnapshot | None = None
     added: Mapping[str, AddedSubscription] = field(default_factory=dict)
 
     def last(self, target: HistoryTarget) -> int:
@@ -163,7 +163,9 @@ def _absent(
     return set(left_out).difference(*others)
 
 
-def _lacking(holes: list[tuple[int, int]], target: HistoryTarget, start: Joined | None) -> str:
+def _lacking(
+    holes: list[tuple[int, int]], target: HistoryTarget, start: LoadedSnapshot | None
+) -> str:
     """Return why the content is not known."""
     if start is not None:
         return (

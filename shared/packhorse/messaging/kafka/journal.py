@@ -66,7 +66,8 @@ class KafkaJournal:
         """
         reader = KafkaReader(self._clients, self._inquiry, topic, values=values)
         try:
-            for number in self._partitions(topic) if partition is None else [partition]:
+            every = range(self.partitions(topic)) if partition is None else [partition]
+            for number in every:
                 wanted = start.get(number, LogEnd.OLDEST) if isinstance(start, Mapping) else start
                 reader.seek(wanted, number)
         except BaseException:
@@ -132,9 +133,6 @@ class KafkaJournal:
         self._appender.close(timeout)
         self._lookup.close()
         self._inquiry.close()
-
-    def _partitions(self, topic: str) -> range:
-        return range(len(self._inquiry.describe(topic).partitions))
 
 
 class Lookup:
