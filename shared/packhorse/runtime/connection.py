@@ -18,6 +18,9 @@ from packhorse.runtime.places import SURPLUS
 from packhorse.runtime.problems import MEDIA_TYPE, generic_kind
 
 MAX_HEAD_BYTES = 64 * 1024
+MAX_HEADERS = 100
+MAX_WAITING = 16
+"""Requests of a connection that wait for the answer to an earlier one; see `BoundedProtocol`."""
 HEAD_TIMEOUT_S = 10.0
 STALL_TIMEOUT_S = 120.0
 """How long a client may leave an answer unread once the connection's buffer is full."""
@@ -31,11 +34,16 @@ request comes, its client would not know whether that was carried out.
 _NO_URL = "this is no URL: it begins with /, and what is not ASCII is percent-encoded, ö as %C3%B6"
 
 
+class _ParsingEnds(Exception):
+    """Raised in a callback of the parser, which then reports an error and parses no more."""
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """Closes a connection whose request line and headers are too long or too slow.
 
     The parser alone keeps any amount of them, and waits for them for ever. So it does with
-    trailers, which nobody here reads. Also closes one whose client does not read the answer.
+    trailers, which nobody here reads. Also closes one whose client does not read the answer, or
+    sends many more requests before it has it: each takes a hundred times its length in memory.
     """
 
     def __init__(self, *arguments: Any, among: OpenConnections | None = None, **named: Any) -> None:
@@ -106,8 +114,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header; what follows the body came too late to be one."""
-        if self._in_head:
-            super().on_header(name, value)
+        if not self._in_head:
+            return
+        if len(self.headers) >= MAX_HEADERS:
+            self._refuse(431, f"send {MAX_HEADERS} headers at most")
+            raise _ParsingEnds
+        super().on_header(name, value)
 
     def on_body(self, body: bytes) -> None:
         """Take a part of the body: what is beside it is counted from here on."""
@@ -118,6 +130,9 @@ class BoundedProtocol(HttpToolsProtocol):
         """Stop the watch on the head."""
         if self.parser.should_upgrade():
             return  # the head is parsed again, without the offer
+        if len(self.pipeline) >= MAX_WAITING:
+            self.transport.close()
+            raise _ParsingEnds
         self._in_head, self._framing_bytes = False, 0
         self._head_came()
         cast(dict[str, Any], self.scope)[SURPLUS] = self._among.speaking(self)
@@ -174,6 +189,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_timer = None
 
     def _refuse(self, status: int, detail: str = "") -> None:
+        if self.transport.is_closing():
+            return
         kind = generic_kind(status)
         body = {"type": kind.type, "title": kind.title, "status": status, "detail": detail}
         content = json.dumps(body).encode()

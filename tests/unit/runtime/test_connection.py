@@ -170,3 +170,51 @@ def test_an_answer_says_when_it_was_given() -> None:
     dates = re.findall(rb"\r\ndate: ([^\r]+)\r\n", asyncio.run(asked()))
     [given] = [parsedate_to_datetime(one.decode()).timestamp() for one in dates]
     assert before <= given <= time.time()
+
+
+_ASK = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def test_few_requests_may_wait_behind_an_answer() -> None:
+    async def asked() -> bytes:
+        async with serving(_app) as address:
+            return await received_after(address, 8 * _ASK, answers=8)
+
+    assert asyncio.run(asked()).count(b"HTTP/1.1 200 ") == 8
+
+
+class _Held:
+    """Answers no request before its client has gone, and counts those that it has begun."""
+
+    def __init__(self) -> None:
+        self.begun, self.has_begun, self.has_ended = 0, asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, _scope: Any, receive: Callable[[], Any], _send: Any) -> None:
+        self.begun += 1
+        self.has_begun.set()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.has_ended.set()
+
+
+def test_who_lets_very_many_requests_wait_is_cut_off() -> None:
+    """A small request takes a hundred times its length in memory while it waits."""
+
+    async def asked() -> int:
+        held = _Held()
+        async with serving(held) as address:
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(1000 * _ASK)
+            assert await asyncio.wait_for(reader.read(), 120) == b""
+            writer.close()
+        return held.begun
+
+    assert asyncio.run(asked()) == 1
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_headers_are_counted_too(more: int) -> None:
+    """Short ones take 25 times their length in memory."""
+    fields = (connection.MAX_HEADERS - 1 + more) * b"a:\r\n"
+    answer = asyncio.run(_refusal(b"GET / HTTP/1.1\r\nHost: a\r\n" + fields + b"\r\n"))
+    assert answer.startswith(b"HTTP/1.1 431 " if more else b"HTTP/1.1 200 ")

@@ -69,7 +69,7 @@ def test_chunks_behind_an_offered_protocol_arrive() -> None:
 
 def test_many_offers_in_one_segment_are_that_many_requests() -> None:
     one = _post("/echo", b"x") + b"x"
-    assert _bodies(_ask(echo(), 1_200 * one, answers=1_200)) == 1_200 * [b'200 "x"']
+    assert _bodies(_ask(echo(), 12 * one, answers=12)) == 12 * [b'200 "x"']
 
 
 def test_a_connection_to_elsewhere_is_refused_and_closed() -> None:
