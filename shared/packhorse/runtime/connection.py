@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from packhorse.runtime.open_connections import OpenConnections
 from packhorse.runtime.places import SURPLUS
@@ -50,6 +50,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(*arguments, **named)
         self.timeout_keep_alive = KEEP_ALIVE_S
         self._among = OpenConnections() if among is None else among
+        self._answered: RequestResponseCycle | None = None
         self._in_head = True
         self._request_ended = False
         self._head_bytes = 0
@@ -66,9 +67,12 @@ class BoundedProtocol(HttpToolsProtocol):
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timers."""
+        """Forget the timers, and tell the request that is being answered."""
         self._head_came()
         self._among.closed(self)
+        if self._answered is not None:  # uvicorn tells the newest, which may wait behind this one
+            self._answered.disconnected = True
+            self._answered.message_event.set()
         super().connection_lost(exc)  # resumes writing
 
     def close_silent(self) -> None:
@@ -145,6 +149,10 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         super().on_message_complete()
         self._in_head, self._head_bytes, self._request_ended = True, 0, True
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
 
     def _parse(self, data: bytes) -> None:
         """Parse; at each request that offers a protocol, go on with what follows its head.

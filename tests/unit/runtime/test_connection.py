@@ -207,9 +207,26 @@ def test_who_lets_very_many_requests_wait_is_cut_off() -> None:
             writer.write(1000 * _ASK)
             assert await asyncio.wait_for(reader.read(), 120) == b""
             writer.close()
+            await asyncio.wait_for(held.has_ended.wait(), 120)
         return held.begun
 
     assert asyncio.run(asked()) == 1
+
+
+def test_who_has_gone_is_noticed_though_another_request_of_his_waits() -> None:
+    """Else the answer is sent on, to nobody: each has a traceback in the log."""
+
+    async def asked() -> None:
+        held = _Held()
+        async with serving(held) as address:
+            _, writer = await asyncio.open_connection(*address)
+            writer.write(2 * _ASK)
+            await writer.drain()
+            await asyncio.wait_for(held.has_begun.wait(), 120)
+            writer.transport.abort()
+            await asyncio.wait_for(held.has_ended.wait(), 120)
+
+    asyncio.run(asked())
 
 
 @pytest.mark.parametrize("more", [0, 1])
