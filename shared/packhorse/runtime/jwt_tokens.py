@@ -10,6 +10,7 @@ from jwt.exceptions import PyJWKError, PyJWTError
 
 from packhorse.clock import Clock, SystemClock
 from packhorse.errors import Transient
+from packhorse.runtime.audit import RefusalLimit
 from packhorse.runtime.jwt_claims import ClaimReading
 from packhorse.runtime.principal import Principal
 
@@ -44,6 +45,7 @@ class JwtVerifier:
         self._issuer, self._audience = issuer, audience
         self._reading = reading or ClaimReading()
         self._clock = clock or SystemClock()
+        self._refusals = RefusalLimit(self._clock.monotonic)
         self._client = PyJWKClient(jwks_url, cache_jwk_set=False, timeout=_FETCH_TIMEOUT_S)
         self._keys: dict[str, PyJWK] = {}
         self._fetched_at: float | None = None
@@ -65,8 +67,13 @@ class JwtVerifier:
             key = await self._key(header)
             return None if key is None else self._verify(token, key)
         except (PyJWTError, PyJWKError, ValueError, TypeError, OverflowError) as error:
-            logger.info("a JWT was refused", extra={"reason": type(error).__name__})
+            self._report(type(error).__name__)
             return None
+
+    def _report(self, reason: str) -> None:
+        if (left_out := self._refusals.take(reason, "")) is not None:
+            reported = {"reason": reason, "left_out_before": left_out}
+            logger.info("a JWT was refused", extra=reported)
 
     def _verify(self, token: str, key: PyJWK) -> dict[str, Any]:
         return jwt.decode(

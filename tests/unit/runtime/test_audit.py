@@ -1,5 +1,6 @@
 """The audit log: what a request leaves in it, and what it never does."""
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterator
@@ -7,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from packhorse.runtime import audit, logs
+from packhorse.runtime import audit, jwt_tokens, logs
 from packhorse.runtime.audit import AuditOutcome, RefusalLimit
 from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.jwt_tokens import JwtVerifier
 from packhorse.runtime.principal import Principal
+from tests.harness.clock import ManualClock
 from tests.unit.runtime.apps import call, sample_app
 
 SECRET = "t0p-s3cret"
@@ -132,3 +135,21 @@ def test_a_flood_of_refusals_leaves_room_for_others_and_is_counted(
     audit.record("mallory", AuditOutcome.REFUSED, {"address": "10.0.0.6"})
     [again] = lines(capfd)
     assert again["left_out_before"] == 1_000 - 279
+
+
+def test_tokens_that_are_refused_fill_no_log_either(caplog: pytest.LogCaptureFixture) -> None:
+    """Anybody may send them; the line about the token is beside the one about the request."""
+    now = ManualClock()
+    verifier = JwtVerifier("http://localhost:1", issuer="i", audience="a", clock=now)
+
+    def lines_of(tokens: int) -> list[logging.LogRecord]:
+        caplog.clear()
+        for _ in range(tokens):
+            assert asyncio.run(verifier.claims("a.b.c")) is None
+        return caplog.records
+
+    with caplog.at_level("INFO", logger=jwt_tokens.__name__):
+        assert len(lines_of(100)) == 20
+        now.advance(60)
+        [line] = lines_of(1)
+        assert line.__dict__["left_out_before"] == 80
