@@ -90,12 +90,13 @@ def test_an_empty_disk_and_a_folder_with_prepared_tokens_are_taken(
         assert (tmp_path / "blobs").is_dir()
 
 
-def test_secrets_are_for_the_owner_only(tmp_path: Path, stack: RunningStack) -> None:
+def test_what_is_in_it_is_for_the_owner_only(tmp_path: Path, stack: RunningStack) -> None:
     directory = DataDirectory(tmp_path)
     with directory.claimed():
         directory.publish(stack, {})
-        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("*.json")}
-    assert modes == {"running.json": 0o600, "author.json": 0o600}
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    files = dict.fromkeys(("running.json", "author.json", "lock"), 0o600)
+    assert modes == {**files, "blobs": 0o700, "logs": 0o700}
 
 
 def test_a_folder_that_never_ran_has_no_settings(tmp_path: Path) -> None:

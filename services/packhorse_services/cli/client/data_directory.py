@@ -41,6 +41,7 @@ class DataDirectory(StackFolder):
         try:
             self.root.mkdir(mode=0o711, parents=True, exist_ok=True)
             self._refuse_foreign()
+            self.lock_file.touch(mode=0o600)  # who may open it may lock it
             lock = self.lock_file.open("a+")
         except OSError as error:
             raise self._unusable(error) from error
