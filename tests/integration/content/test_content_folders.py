@@ -202,6 +202,9 @@ def test_wrong_calls_say_what_to_do(author: Author, tmp_path: Path) -> None:
     assert "not empty" in author.run("export", "/", tmp_path / "full", code=4).stderr
     (tmp_path / "full.zip").touch()
     assert "there already" in author.run("export", "/", tmp_path / "full.zip", code=4).stderr
+    (tmp_path / ".begun.zip.part").symlink_to(tmp_path / "victim")
+    assert "was killed" in author.run("export", "/", tmp_path / "begun.zip", code=4).stderr
+    assert not (tmp_path / "victim").exists(), "what somebody else has put there is not followed"
     for command in ("import", "export"):
         assert "--server" in author.run(command, "-h").stdout
     author.environment.pop("PACKHORSE_DATABASE_URL")

@@ -85,9 +85,13 @@ class _Zip:
         if path.exists():
             raise TargetTaken(f"{path} is there already; name a new file")
         draft = path.with_name(f".{path.name}.part")
+        if draft.is_symlink() or draft.exists():
+            raise TargetTaken(
+                f"{draft} is there: an export is under way, or one was killed; remove it then"
+            )
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            archive = zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL)
+            archive = zipfile.ZipFile(draft, "x", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL)
         except OSError as error:
             raise Unwritable(f"{path} can't be written: {error.strerror}") from error
         try:
