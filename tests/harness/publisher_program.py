@@ -53,7 +53,7 @@ def counted_statements(server: EmbeddedPostgres) -> Iterator[Counter[str]]:
 
     The counter is filled at the end: `statements`, and `seconds` of the time that it took.
     """
-    log, counted = server.data / "server.log", Counter[str]()
+    log, counted = server.log, Counter[str]()
     _log_statements(server, "all")
     start, began = log.stat().st_size, time.monotonic()
     yield counted

@@ -10,29 +10,41 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
+from packhorse_services.cli.stack import embedded
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from packhorse_services.cli.stack.postgres_binaries import (
     PostgresFailed,
     binaries,
     publish,
+    run,
     server_user,
 )
 from tests.harness.waiting import eventually
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[EmbeddedPostgres]:
+@contextmanager
+def _home() -> Iterator[Path]:
     home = Path(tempfile.mkdtemp(prefix="packhorse-test-embedded-"))
     home.chmod(0o711)
-    server = EmbeddedPostgres(home, connections=450)
-    yield server
-    server.stop("immediate")
-    shutil.rmtree(home)
+    try:
+        yield home
+    finally:
+        shutil.rmtree(home)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedPostgres]:
+    with _home() as home:
+        server = EmbeddedPostgres(home, connections=450)
+        yield server
+        server.stop("immediate")
 
 
 @pytest.fixture
@@ -104,6 +116,32 @@ def test_the_password_is_readable_by_nobody_else(server: EmbeddedPostgres) -> No
         server.start()
     with psycopg.connect(server.url()) as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_the_servers_user_can_put_no_link_where_its_log_is_cut(running: EmbeddedPostgres) -> None:
+    folder = running.log.parent.stat()
+    assert (folder.st_uid, folder.st_mode & 0o022) == (os.geteuid(), 0)
+    assert stat.S_IMODE(running.log.stat().st_mode) == 0o600
+
+
+def test_settings_are_written_as_the_servers_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victim = tmp_path / "victim"
+    victim.touch(mode=0o400)
+
+    def run_beside_an_attacker(tool: str, *arguments: Any, **process: Any) -> Any:
+        done = run(tool, *arguments, **process)
+        if tool == "initdb":
+            settings = Path(arguments[1]) / "postgresql.conf"
+            settings.unlink()
+            settings.symlink_to(victim)
+        return done
+
+    monkeypatch.setattr(embedded, "run", run_beside_an_attacker)
+    with _home() as home, pytest.raises(PostgresFailed, match="ermission denied"):
+        EmbeddedPostgres(home).start()
+    assert victim.read_bytes() == b""
 
 
 def test_root_runs_it_as_a_user_of_its_own_where_there_is_one(
@@ -199,20 +237,16 @@ def test_a_long_recovery_is_waited_for_unless_it_is_cancelled(
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_a_first_start_that_was_cut_short_begins_anew(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    home = Path(tempfile.mkdtemp(prefix="packhorse-test-embedded-"))
-    home.chmod(0o711)
-    (home / "unfinished").mkdir()
-    (home / "unfinished" / "PG_VERSION").write_text("18\n")
-    server = EmbeddedPostgres(home)
-    try:
-        server.start()
-        assert server.running()
-    finally:
-        server.stop("immediate")
-        shutil.rmtree(home)
+def test_a_first_start_that_was_cut_short_begins_anew() -> None:
+    with _home() as home:
+        (home / "unfinished").mkdir()
+        (home / "unfinished" / "PG_VERSION").write_text("18\n")
+        server = EmbeddedPostgres(home)
+        try:
+            server.start()
+            assert server.running()
+        finally:
+            server.stop("immediate")
 
 
 def test_a_stopped_server_says_so(server: EmbeddedPostgres) -> None:

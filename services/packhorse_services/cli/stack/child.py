@@ -106,5 +106,7 @@ def _contradicts(name: str, settings: Mapping[str, str]) -> bool:
 def bound_log(log: Path, limit: int = _MAX_LOG_BYTES) -> None:
     """Move what a long log holds to `<log>.1`; the program goes on writing to the same file."""
     if log.exists() and log.stat().st_size > limit:
-        shutil.copy2(log, log.with_name(log.name + ".1"))
+        aside = log.with_name(log.name + ".1")
+        aside.touch(mode=0o600)
+        shutil.copy2(log, aside)
         os.truncate(log, 0)

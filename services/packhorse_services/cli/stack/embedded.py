@@ -80,8 +80,11 @@ class EmbeddedPostgres:
 
     @property
     def log(self) -> Path:
-        """What the server says."""
-        return self.data / "server.log"
+        """What the server says: beside its data, for its user may put a link there for any name.
+
+        Who runs this cuts it, root too.
+        """
+        return self.home / "server.log"
 
     def start(self) -> None:
         """Start the server, or adopt the one that an earlier run left behind.
@@ -173,14 +176,17 @@ class EmbeddedPostgres:
                 stdin=reported,
                 **as_user(user),
             )
-        with (fresh / "postgresql.conf").open("a") as conf:
-            conf.writelines(f"{name} = {value}\n" for name, value in _SETTINGS.items())
+        settings = "".join(f"{name} = {value}\n" for name, value in _SETTINGS.items())
+        append = ("-c", 'printf %s "$1" >>"$0"', fresh / "postgresql.conf", settings)
+        run("/bin/sh", *append, **as_user(user))  # in the user's folder nothing is written by root
         fresh.rename(self.data)
 
     def _launch(self) -> None:
         self._forget_reused_pid()
         port = self.port or free_port()
-        said_before = self.log.stat().st_size if self.log.exists() else 0
+        self.log.touch(mode=0o600)
+        give_away(self.log, server_user(self.data))
+        said_before = self.log.stat().st_size
         options = f"-p {port} -c max_connections={self.connections}"
         started = self._control("-t", "120", "-l", self.log, "-o", options, "start")
         if started.returncode == 0 or self._await_recovery():

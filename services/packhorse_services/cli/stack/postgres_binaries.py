@@ -31,8 +31,9 @@ class PostgresFailed(Permanent):
 def run(
     tool: str, *arguments: str | Path, check: bool = True, **process: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run one of the programs to its end. Raises `PostgresFailed` with what it said.
+    """Run one of the programs, or one with an absolute path, to its end.
 
+    Raises `PostgresFailed` with what it said.
     `process` is for `subprocess.run`: the user to run as (`as_user`), the input.
     """
     command = [str(binaries() / tool), *map(str, arguments)]
@@ -145,10 +146,10 @@ def as_user(user: pwd.struct_passwd | None) -> dict[str, Any]:
 
 
 def give_away(path: Path, user: pwd.struct_passwd | None) -> None:
-    """Make a folder private to the user."""
+    """Make a file or a folder private to the user."""
     if user is not None:
         os.chown(path, user.pw_uid, user.pw_gid)
-    path.chmod(0o700)
+    path.chmod(0o700 if path.is_dir() else 0o600)
 
 
 def piped(secret: str, user: pwd.struct_passwd | None) -> int:
