@@ -10,8 +10,9 @@ from typing import IO
 def whole_file(target: Path) -> Iterator[IO[bytes]]:
     """Give a file that becomes `target` once everything is in it. Raises `OSError`."""
     draft = target.with_name(f".{target.name}.new")
+    draft.unlink(missing_ok=True)
     try:
-        with draft.open("wb+") as file:
+        with draft.open("xb+") as file:  # others may know its name, and put a link there
             yield file
         draft.replace(target)
     finally:
