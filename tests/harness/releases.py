@@ -2,14 +2,17 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import psycopg
 
+from packhorse.blobs.open import open_blobs
 from packhorse.db.engine import Timeouts
 from packhorse.db.pool import SharedPool
 from packhorse.jobs.consumer import Outcome
+from packhorse.messaging.open import open_journal
 from packhorse_services.publisher.outbox.append_lock import AppendLock
 from packhorse_services.publisher.outbox.release_rows import Release
 from packhorse_services.publisher.outbox.request import DistributionRequest, Pending
@@ -24,6 +27,7 @@ from tests.harness.publishing import (
     FragileJournal,
     Fuse,
     fragile_lock,
+    page,
     publish,
     request,
 )
@@ -113,3 +117,11 @@ class ReleaseStage:
         """Return how often each package is in the journal, once all is settled."""
         self.healthy.reconcile()
         return Counter(placed.message.entry.package_id for placed in self.author.journaled())
+
+
+def open_stage(database_url: str, folder: Path, **limits: int) -> ReleaseStage:
+    """Return a stage whose author has two pages."""
+    journal = open_journal(f"memory://{folder}", client_name="tests")
+    author = Author(database_url, journal, open_blobs(str(folder / "blobs")))
+    author.write(page("/p0"), page("/p1"))
+    return ReleaseStage(author, **limits)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from packhorse.blobs.open import open_blobs
 from packhorse.db.connect import AWAY
-from packhorse.jobs.consumer import Outcome
-from packhorse.messaging.open import open_journal
+from packhorse.jobs.consumer import LONGEST_RETRY_DELAY, Outcome, Retry
 from packhorse_services.publisher.outbox import release_rows
 from packhorse_services.publisher.outbox.append_lock import AppendLock
 from packhorse_services.publisher.outbox.release_rows import Release
@@ -30,17 +29,10 @@ from packhorse_services.publisher.releases.contents import ReleaseChange, Releas
 from tests.harness.crash import Crash
 from tests.harness.depth import examples
 from tests.harness.machines import play
-from tests.harness.publishing import Author, Fuse, page, publish, request
-from tests.harness.releases import ReleaseStage
+from tests.harness.publishing import Fuse, publish, request
+from tests.harness.releases import ReleaseStage, open_stage
 
 ROOTS = ("/",)
-
-
-def open_stage(database_url: str, folder: Path, **limits: int) -> ReleaseStage:
-    journal = open_journal(f"memory://{folder}", client_name="tests")
-    author = Author(database_url, journal, open_blobs(str(folder / "blobs")))
-    author.write(page("/p0"), page("/p1"))
-    return ReleaseStage(author, **limits)
 
 
 @pytest.fixture
@@ -68,6 +60,18 @@ def test_r5_a_crash_at_any_step_sends_it_once(stage: ReleaseStage) -> None:
         steps += 1
     assert steps > 15
     assert stage.counted().total() == steps
+
+
+@pytest.mark.parametrize("wait", [timedelta(hours=1), timedelta(days=9_000)])
+def test_a_release_waits_for_its_moment_whoever_repeats_its_job(
+    stage: ReleaseStage, wait: timedelta
+) -> None:
+    release = stage.plan("/p0", datetime.now(UTC) + wait)
+    [job] = stage.jobs()
+    with pytest.raises(Retry, match="has not come") as early:
+        stage.send(job)
+    assert timedelta(0) < (early.value.after or timedelta(0)) <= min(wait, LONGEST_RETRY_DELAY)
+    assert stage.releases.find(release.release_id).state == "SCHEDULED"
 
 
 @pytest.mark.parametrize("kind", AWAY)

@@ -14,6 +14,7 @@ from psycopg import Connection
 
 from packhorse.db.pool import Lender
 from packhorse.db.transactions import reading, writing
+from packhorse.jobs.consumer import LONGEST_RETRY_DELAY, Retry
 from packhorse.jobs.jobs import Jobs
 from packhorse.jobs.ledger.changing import JobChange, change_all
 from packhorse_services.publisher.outbox import idempotency, release_rows
@@ -123,10 +124,19 @@ class Releases:
             return release_rows.page(connection, self._agent, state, above, limit)
 
     def due(self, release_id: str, version: int) -> Release | None:
-        """Return the release if this version of it is still to be sent."""
+        """Return the release if this version of it is still to be sent.
+
+        Raises `Retry` before its moment: somebody has repeated its job.
+        """
         with reading(self._pool.connection) as connection:
             found = release_rows.read(connection, self._agent, [release_id]).get(release_id)
-        return found if found is not None and found.is_due(version) else None
+            now = release_rows.now(connection)
+        if found is None or not found.is_due(version):
+            return None
+        if found.fires_at is not None and found.fires_at > now:
+            after = min(found.fires_at - now, LONGEST_RETRY_DELAY)
+            raise Retry("its moment has not come", after=after)
+        return found
 
     def _known(
         self,
