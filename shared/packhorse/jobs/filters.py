@@ -99,9 +99,13 @@ class JobFilter:
     application: str | None = None
     """Who gave it."""
     schedule: str | None = None
+    without: str | None = None
+    """A pattern of topics that are not meant."""
 
     def __post_init__(self) -> None:
         require_pattern(self.topic)
+        if self.without is not None:
+            require_pattern(self.without)
         parse_templates(self.templates)
         for text in (self.id, self.queue, self.instance, self.application, self.schedule):
             if text is not None and (len(text) > MAX_NAME or not _is_storable(text)):

@@ -1,4 +1,4 @@
-"""Who may operate jobs gives none of the product's own jobs and events, in no way."""
+"""Who may operate jobs gives and changes none of the product's own jobs and events, in no way."""
 
 import logging
 from typing import Any
@@ -10,11 +10,19 @@ from packhorse.jobs.scheduling.definition import EventAction, JobAction, Schedul
 from packhorse.jobs.scheduling.store import create_schedule
 from packhorse.jobs.scheduling.timing import Cron
 from packhorse.runtime import audit
-from tests.harness.jobs.asking import ask, emptied
+from tests.harness.jobs.asking import add, ask, emptied
 from tests.harness.jobs.site import JobsSite
 from tests.harness.waiting import eventually
 
 CLEANUP = {"cron": "0 3 * * *", "topic": "packhorse/cleanup/run", "properties": {"keep": 1}}
+PRODUCT_TOPICS = [
+    "packhorse/cleanup/run",
+    "packhorse/hooks/cdn",
+    "packhorse/jobs/prune-history",
+    "packhorse/pipeline/archive",
+    "packhorse/publisher/tidy",
+    "packhorse/releases/main",
+]
 EVENT = {"period_s": 60, "action": "EVENT", "topic": "packhorse/job/FINISHED"}
 
 
@@ -48,6 +56,43 @@ def test_a_job_of_the_products_is_for_an_admin(site: JobsSite, topic: str) -> No
     assert ask(site, "POST", "/jobs", "admin", json=job).status_code == 201
 
 
+@pytest.mark.parametrize("topic", PRODUCT_TOPICS)
+@pytest.mark.parametrize(("method", "act"), [("POST", "/stop"), ("POST", "/retry"), ("DELETE", "")])
+def test_such_a_job_is_changed_by_an_admin(
+    site: JobsSite, topic: str, method: str, act: str
+) -> None:
+    if act == "/retry":
+        number = site.finished(1, topic=topic)
+    else:
+        number = ask(site, "POST", "/jobs", "admin", json={"topic": topic}).json()["job"]["number"]
+    before = ask(site, "GET", f"/jobs/{number}").json()
+    refused(ask(site, method, f"/jobs/{number}{act}"))
+    if method == "DELETE":
+        refused(ask(site, method, f"/jobs/{number}?even_active=true"))
+    assert ask(site, "GET", f"/jobs/{number}").json() == before
+    assert ask(site, method, f"/jobs/{number}{act}", "admin").is_success
+
+
+@pytest.mark.parametrize("act", ["stop", "retry", "remove"])
+def test_many_jobs_are_changed_without_them(site: JobsSite, act: str) -> None:
+    for number, topic in enumerate(PRODUCT_TOPICS, start=1):
+        if act == "retry":
+            site.finished(number, topic=topic)
+        else:
+            ask(site, "POST", "/jobs", "admin", json={"topic": topic})
+        refused(ask(site, "POST", f"/jobs/{act}", json={"topic": topic}))
+        refused(ask(site, "POST", f"/jobs/{act}", json={"topic": topic, "dry_run": True}))
+    refused(ask(site, "POST", f"/jobs/{act}", json={"topic": "packhorse/**"}))
+    if act == "retry":
+        site.finished(100, topic="packhorses")
+    else:
+        add(site, "packhorses")
+    assert ask(site, "POST", f"/jobs/{act}", json={"dry_run": True}).json()["matching"] == 1
+    assert ask(site, "POST", f"/jobs/{act}", json={}).json()["changed"] == 1
+    of_all = ask(site, "POST", f"/jobs/{act}", "admin", json={"topic": "packhorse/**"})
+    assert of_all.json()["changed"] == len(PRODUCT_TOPICS)
+
+
 def test_a_schedule_does_not_give_them_either(site: JobsSite) -> None:
     refused(ask(site, "PUT", "/schedules/mine", json=CLEANUP))
     assert ask(site, "GET", "/schedules/mine").status_code == 404
@@ -73,6 +118,17 @@ def test_what_a_schedule_of_the_products_does_is_changed_by_an_admin(
     refused(ask(site, "PATCH", path, json=change))
     refused(ask(site, "PUT", path, json={**CLEANUP, **change}))
     assert ask(site, "PATCH", path, "admin", json=change).status_code == 200
+
+
+def test_such_a_schedule_is_removed_and_its_name_given_by_an_admin(site: JobsSite) -> None:
+    path = "/schedules/packhorse.cleanup"
+    refused(ask(site, "DELETE", path))
+    assert ask(site, "PATCH", path, "admin", json={"topic": "images/tidy"}).status_code == 200
+    refused(ask(site, "DELETE", path))
+    assert ask(site, "DELETE", path, "admin").status_code == 204
+    refused(ask(site, "PUT", path, json={"period_s": 60, "topic": "images/tidy"}))
+    assert ask(site, "GET", path).status_code == 404
+    assert ask(site, "PUT", path, "admin", json=CLEANUP).status_code == 201
 
 
 def test_when_it_does_it_stays_with_operators_and_is_audited(

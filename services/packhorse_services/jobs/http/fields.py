@@ -93,6 +93,8 @@ OnlyNew = Annotated[
 
 RESERVED = "packhorse/"
 """What topics begin with whose jobs and events are the product's own."""
+_RESERVED_NAMES = "packhorse."
+"""What the schedules are called that the product's programs declare."""
 
 
 def require_own_event(topic: str) -> None:
@@ -110,9 +112,15 @@ def require_may_give(caller: Principal, topic: str) -> None:
     if topic.startswith(RESERVED) and not caller.may(TokenScope.ADMIN):
         raise Problem(
             403,
-            detail=f"jobs below {RESERVED} are the product's own: to give one, or to change what "
-            f"a schedule gives, needs the scope {TokenScope.ADMIN}",
+            detail=f"jobs below {RESERVED} are the product's own: to give, stop, retry or remove "
+            f"one, or to change what a schedule gives, needs the scope {TokenScope.ADMIN}",
         )
+
+
+def require_may_remove(caller: Principal, present: Schedule) -> None:
+    """Raise `Problem` 403 where a schedule is the product's own, and the caller is no admin."""
+    _require_may_name(caller, present.name)
+    require_may_give(caller, present.definition.action.topic)
 
 
 def require_may_define(
@@ -120,9 +128,12 @@ def require_may_define(
 ) -> None:
     """Raise `Problem` where a schedule would do what the caller may not do itself.
 
-    When it fires, and whether, may be changed by whoever may change schedules.
+    When it fires, and whether, may be changed by whoever may change schedules. A new one takes no
+    name of the product's: the program that declares it would find it as its own, changed.
     """
     before = None if present is None else present.definition
+    if before is None:
+        _require_may_name(caller, wanted.name)
     if before is not None and (before.action, before.run_on) == (wanted.action, wanted.run_on):
         return
     if isinstance(wanted.action, EventAction):
@@ -130,3 +141,12 @@ def require_may_define(
     require_may_give(caller, wanted.action.topic)
     if before is not None:
         require_may_give(caller, before.action.topic)
+
+
+def _require_may_name(caller: Principal, name: str) -> None:
+    if name.startswith(_RESERVED_NAMES) and not caller.may(TokenScope.ADMIN):
+        raise Problem(
+            403,
+            detail=f"schedules called {_RESERVED_NAMES}… are the product's own: to make or remove "
+            f"one needs the scope {TokenScope.ADMIN}",
+        )

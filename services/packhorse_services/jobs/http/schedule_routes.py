@@ -26,6 +26,7 @@ from packhorse_services.jobs.http.fields import (
     ScheduleName,
     require_may_define,
     require_may_give,
+    require_may_remove,
 )
 from packhorse_services.jobs.http.parts import of
 from packhorse_services.jobs.http.schedule_schemas import (
@@ -98,7 +99,7 @@ async def put_schedule(
 
     A program's own schedule that was changed is not changed back by the program. What one with a
     topic below packhorse/ does is changed, and such a one made, with the scope admin; when it does
-    it with jobs:operate.
+    it with jobs:operate. A name that begins with packhorse. is given with the scope admin.
     """
     definition = require_schedule(definition_of(name, body))
 
@@ -201,15 +202,18 @@ async def fire_schedule(
 
 @router.delete("/schedules/{name}", status_code=204, responses=_CHANGED)
 async def remove_schedule(
-    request: Request, name: ScheduleName, _caller: Operator, if_match: IfMatch = None
+    request: Request, name: ScheduleName, caller: Operator, if_match: IfMatch = None
 ) -> None:
     """Remove a schedule, and drop its jobs that wait; those that have begun go on.
 
-    A program's own comes back when one starts: suspend it instead.
+    A program's own comes back when one starts: suspend it instead. One of the product's is removed
+    with the scope admin.
     """
 
     def remove(connection: Connection) -> None:
-        version = _meant(connection, name, if_match)
+        present = store.get_schedule(connection, name)
+        require_may_remove(caller, present)
+        version = meant_version(_version_of(present), if_match)
         store.remove_schedule(connection, name, version=version)
 
     await of(request).ask(remove)

@@ -21,6 +21,7 @@ from sqlalchemy import (
     func,
     literal,
     literal_column,
+    not_,
     or_,
     select,
     text,
@@ -105,6 +106,8 @@ def where(jobs: Subquery, wanted: JobFilter, states: Sequence[JobState]) -> Colu
     columns = jobs.c
     parts = [columns.state == any_(literal([state.value for state in states], ARRAY(Text)))]
     parts += _topic(columns.topic, wanted.topic)
+    if wanted.without is not None:
+        parts.append(not_(and_(true(), *_topic(columns.topic, wanted.without))))
     parts += [
         columns[name] == value for name in _NAMES if (value := getattr(wanted, name)) is not None
     ]

@@ -29,6 +29,14 @@ def test_what_the_state_does_not_allow_is_reported(site: JobsSite, console: Cons
     assert (gone.status_code, "4711" in gone.text) == (404, True)
 
 
+def test_a_job_of_the_products_is_changed_by_an_admin(site: JobsSite, console: ConsoleSite) -> None:
+    site.active(1001, topic="packhorse/hooks/cdn")
+    button = 'action="/pages/jobs/1001/stop"'
+    assert button not in console.get("jobs/1001").text
+    assert console.post("jobs/1001/stop").status_code == 403
+    assert button in console.get("jobs/1001", "admin").text
+
+
 def test_a_queue_is_suspended_and_resumed(site: JobsSite, console: ConsoleSite) -> None:
     shown = console.press(console.get("jobs?state=QUEUED").text, "job-queues/main/suspend")
     assert SUSPENDED in row(shown.text, 'data-queue="main"')
