@@ -242,18 +242,25 @@ def test_old_words_are_not_the_last_ones(stage: Stage) -> None:
         supervisor.start(lambda: False, timeout=300)
 
 
-def test_a_file_that_contradicts_a_setting_is_not_inherited(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("own", "users"),
+    [
+        ("PACKHORSE_JOURNAL_URL", "PACKHORSE_JOURNAL_URL_FILE"),
+        ("PACKHORSE_CONNECTOR_SHARED_KEY_FILE", "PACKHORSE_CONNECTOR_SHARED_KEY"),
+    ],
+)
+def test_what_contradicts_a_setting_is_not_inherited(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, own: str, users: str
 ) -> None:
     monkeypatch.delenv("PACKHORSE_PORTS")  # for the tests' own stacks
-    monkeypatch.setenv("PACKHORSE_JOURNAL_URL_FILE", "/of/the/user")
+    monkeypatch.setenv(users, "/of/the/user")
     monkeypatch.setenv("PACKHORSE_LOG_LEVEL", "DEBUG")
     code = "import os; raise SystemExit(sorted(k for k in os.environ if 'PACKHORSE' in k))"
     command = (sys.executable, "-c", code)
     child = ChildProcess(
-        ChildProgram("x", command, {"PACKHORSE_JOURNAL_URL": "memory://"}, ""),
+        ChildProgram("x", command, {own: "of the stack"}, ""),
         stage.folder / "x.log",
     )
     child.spawn()
     eventually(lambda: child.ended() is not None)
-    assert child.last_lines() == "['PACKHORSE_JOURNAL_URL', 'PACKHORSE_LOG_LEVEL']"
+    assert child.last_lines() == f"['{own}', 'PACKHORSE_LOG_LEVEL']"

@@ -3,16 +3,20 @@
 import contextlib
 import gzip
 import json
+import logging
 import socket
 import time
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import httpx
 import psycopg
 import pytest
 
+from packhorse.runtime import audit
+from packhorse.runtime.audit import RefusalLimit
 from packhorse.topology.connector_keys import KEY_TTL_S
 from packhorse.topology.rejection import RejectionReason
 from packhorse.topology.signing import SignedRequest
@@ -115,6 +119,24 @@ def test_a_foreign_delete_removes_nothing(peer: Cluster, far: Stranger) -> None:
     thief.close()
 
 
+def test_who_disconnects_and_who_is_refused_has_a_line_in_the_audit_log(
+    far: Stranger, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, audit.LOGGER)
+    monkeypatch.setattr(audit, "_limit", RefusalLimit())
+    assert far.send(far.signed()).status_code == 200
+    assert far.send(replace(far.signed(), body=b"{}")).status_code == 401
+    assert far.send(far.signed(method="DELETE")).status_code == 204
+    path = "/topology/connectors/far-1"
+    wanted = [("announce", "REFUSED", path), ("disconnect", "DONE", path)]
+    eventually(lambda: audited(caplog) == wanted, what="the lines, behind the answers")
+
+
+def audited(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, str]]:
+    lines = [vars(one) for one in caplog.records if one.name == audit.LOGGER]
+    return [(one["operation"], str(one["outcome"]), one["object"]) for one in lines]
+
+
 def test_a_large_body_is_refused_before_it_is_read(far: Stranger) -> None:
     body = b" " * (MAX_WIRE_BYTES + 1)
     assert far.send(far.signed(body)).status_code == 413
@@ -171,15 +193,24 @@ def test_gzip_is_taken_and_given(peer: Cluster, far: Stranger) -> None:
     peer.topology.own = cluster("one")
 
 
-@pytest.mark.parametrize("signing", [{}, {"shared_key": None}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"allow": "10.0.0.0/8"},
+        {"allow": "10.0.0.0/8", "shared_key": None},
+        {"shared_key": None},  # a browser, or a proxy for others, has this machine's address, too
+    ],
+)
 def test_who_is_not_on_the_allow_list_gets_404(
-    databases: Databases, signing: dict[str, None]
+    databases: Databases, settings: dict[str, Any]
 ) -> None:
-    one = Cluster("one", databases.new(), allow="10.0.0.0/8", **signing)
+    one = Cluster("one", databases.new(), **settings)
     with running(one):
         before, far = rejected(RejectionReason.UNTRUSTED), Stranger(one)
         assert far.send(far.signed()).status_code == 404
-        assert rejected(RejectionReason.UNTRUSTED) == before + 1
+        assert far.send(far.signed(method="DELETE")).status_code == 404
+        assert rejected(RejectionReason.UNTRUSTED) == before + 2
+        assert one.remotes() == []
         far.close()
 
 

@@ -30,7 +30,7 @@ def incoming(one: Cluster) -> list[tuple[str, str, str]]:
 
 
 def test_it_works_without_signatures_too(databases: Databases) -> None:
-    one = Cluster("one", databases.new(), shared_key=None)
+    one = Cluster("one", databases.new(), shared_key=None, allow="127.0.0.1")
     two = Cluster("two", databases.new(), shared_key=None, urls=(one.url,), gzip=False)
     with running(one, two):
         until_known(one, ["two"])

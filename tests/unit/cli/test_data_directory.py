@@ -95,8 +95,11 @@ def test_what_is_in_it_is_for_the_owner_only(tmp_path: Path, stack: RunningStack
     with directory.claimed():
         directory.publish(stack, {})
         modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
-    files = dict.fromkeys(("running.json", "author.json", "lock"), 0o600)
+    files = dict.fromkeys(("running.json", "author.json", "connector.key", "lock"), 0o600)
     assert modes == {**files, "blobs": 0o700, "logs": 0o700}
+    key = directory.connector_key.read_text()
+    with directory.claimed():
+        assert directory.connector_key.read_text() == key
 
 
 def test_a_folder_that_never_ran_has_no_settings(tmp_path: Path) -> None:

@@ -121,6 +121,10 @@ def test_each_program_is_given_its_own_database(tmp_path: Path) -> None:
     assert {one.environment["PACKHORSE_INSTANCE_ID"] for one in programs.values()} == set(programs)
     assert all(one.environment["PACKHORSE_ENDPOINT"] == one.url for one in programs.values())
     assert programs["topology-sub2"].environment["PACKHORSE_CONNECTOR_URLS"] == "http://127.0.0.1:6"
+    key = "PACKHORSE_CONNECTOR_SHARED_KEY_FILE"
+    keys = {name: one.environment[key] for name, one in programs.items() if key in one.environment}
+    assert set(keys) == {"topology", "topology-sub1", "topology-sub2"}
+    assert set(keys.values()) == {str(tmp_path / "connector.key")}
 
 
 def test_all_programs_of_a_stack_are_told_the_same_topics(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from packhorse_services.topology.connectors.backoff import (
     validity_of,
 )
 from packhorse_services.topology.connectors.options import (
-    LOCAL_ONLY,
     ConnectorConfiguration,
     base_url,
     shown,
@@ -96,7 +95,7 @@ def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]) -> None:
 
 
 def test_who_is_allowed_by_default() -> None:
-    assert configured().allowed_connectors == LOCAL_ONLY
+    assert configured().allowed_connectors == ()
     assert configured(shared_key=SECRET).allowed_connectors == ("*",)
 
 

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import secrets
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,6 +35,8 @@ class DataDirectory(StackFolder):
         self.blobs = self.root / "blobs"
         self.tables = self.root / "tables"
         self.logs = self.root / "logs"
+        self.connector_key = self.root / "connector.key"
+        """The shared key of the connectors between the clusters of the stack."""
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
@@ -47,7 +50,7 @@ class DataDirectory(StackFolder):
             raise self._unusable(error) from error
         with lock:
             self._lock(lock)
-            self._make_folders()
+            self._make_missing()
             try:
                 yield
             finally:
@@ -62,10 +65,12 @@ class DataDirectory(StackFolder):
                 "packhorse; name an empty one with --data"
             )
 
-    def _make_folders(self) -> None:
+    def _make_missing(self) -> None:
         try:
             for folder in (self.blobs, self.logs):
                 folder.mkdir(mode=0o700, exist_ok=True)
+            if not self.connector_key.exists():
+                _write_privately(self.connector_key, secrets.token_urlsafe(48))
         except OSError as error:
             raise self._unusable(error) from error
 

@@ -92,7 +92,7 @@ class ChildProcess:
 
 
 def _environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return our own environment with `settings`, and without files that would contradict them."""
+    """Return our own environment with `settings`, and without what would contradict them."""
     inherited = {
         name: value for name, value in os.environ.items() if not _contradicts(name, settings)
     }
@@ -100,7 +100,7 @@ def _environment(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _contradicts(name: str, settings: Mapping[str, str]) -> bool:
-    return name.removesuffix("_FILE") in settings
+    return name.removesuffix("_FILE") in settings or f"{name}_FILE" in settings
 
 
 def bound_log(log: Path, limit: int = _MAX_LOG_BYTES) -> None:

@@ -86,11 +86,12 @@ def plan(
         own = environment(name, _subscriber(options, name))
         programs.append(_program(name, "subscriber", next(free), own))
     # Each database is a cluster; those of subscribers connect to the author's, which knows all.
+    signed = {"PACKHORSE_CONNECTOR_SHARED_KEY_FILE": str(options.directory.connector_key)}
     centre, jobs = (
-        _program(service, service, next(free), environment(AUTHOR_DATABASE))
-        for service in (_TOPOLOGY, _JOBS)
+        _program(service, service, next(free), environment(AUTHOR_DATABASE, more))
+        for service, more in ((_TOPOLOGY, signed), (_JOBS, {}))
     )
-    connected = {"PACKHORSE_CONNECTOR_URLS": centre.url}
+    connected = {**signed, "PACKHORSE_CONNECTOR_URLS": centre.url}
     around = [
         _program(f"{_TOPOLOGY}-{name}", _TOPOLOGY, next(free), environment(name, connected))
         for name in names

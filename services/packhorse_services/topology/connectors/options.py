@@ -11,7 +11,6 @@ from packhorse.runtime.configuration import InvalidConfiguration, ProcessConfigu
 from packhorse.topology.announcement_schema import MAX_BACKOFF_S
 from packhorse.topology.connector_keys import KEY_TTL_S, SharedKeys
 
-LOCAL_ONLY = ("localhost", "127.0.0.1", "::1")
 DEFAULT_PATH = "/topology/connectors"
 
 
@@ -34,7 +33,7 @@ class ConnectorConfiguration(ProcessConfiguration):
     connector_encryption: bool = False
     connector_allow: str | None = None
     """Names, addresses, wildcards and networks that may connect, with commas between; by default
-    this machine, or with a shared key everybody who has it."""
+    nobody, or with a shared key everybody who has it."""
     connector_public_url: str = ""
     """What peers have to put into their URLs where a proxy passes on another host or path."""
     connector_interval_s: float = Field(default=15.0, gt=0)
@@ -70,7 +69,7 @@ class ConnectorConfiguration(ProcessConfiguration):
         """The entries of the allow list."""
         if self.connector_allow is not None:
             return _listed(self.connector_allow)
-        return LOCAL_ONLY if self.connector_keys is None else ("*",)
+        return () if self.connector_keys is None else ("*",)
 
     @model_validator(mode="after")
     def _connectors_fit(self) -> Self:

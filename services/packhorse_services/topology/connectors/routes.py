@@ -41,11 +41,10 @@ def connector_routes(knowledge: Knowledge, allow_list: AllowList) -> APIRouter:
     They are for packhorse processes alone and so not in the OpenAPI document.
     """
     gate = _Gate(knowledge, allow_list)
-    router = APIRouter(
-        prefix=DEFAULT_PATH, include_in_schema=False, dependencies=[Depends(unaudited)]
-    )
+    router = APIRouter(prefix=DEFAULT_PATH, include_in_schema=False)
+    periodic = [Depends(unaudited), Depends(allow_body(MAX_WIRE_BYTES))]
 
-    @router.put("/{instance_id}", dependencies=[Depends(allow_body(MAX_WIRE_BYTES))])
+    @router.put("/{instance_id}", dependencies=periodic)
     async def announce(request: Request, instance_id: str) -> Response:
         return await gate.passed(request, instance_id, gate.announce)
 
