@@ -6,11 +6,10 @@ import pytest
 
 from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import Status
-from packhorse_services.publisher.assembly.housekeeping import OutcomeHousekeeping
-from tests.harness.borrowing import pooled
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publisher_site import Site, publish, states, until_failed
-from tests.harness.publishing import AGENT, TOPICS
+from tests.harness.publishing import TOPICS
+from tests.harness.tidying import tidy
 
 
 @pytest.fixture
@@ -133,20 +132,16 @@ def test_r18_housekeeping_keeps_failures_longer_than_the_log(site: Site) -> None
         s.status("sub1", 4, Status.REMOVED, package_id=ids[4])
         await s.announce("sub1", 4)
         await until_failed(s, "sub1", 1)
-        with pooled(s.author.database_url, "tests") as pool:
-            tidying = OutcomeHousekeeping(
-                pool, s.journal, TOPICS.package, AGENT, keep_failed_s=3600
-            )
-            tidying.tidy()
-            query = "SELECT log_offset FROM bookkeeping.outcome ORDER BY 1"
-            assert s.author.rows(query) == [(0,), (1,), (2,), (4,)]
-            s.journal.truncate(TOPICS.package, 4)
-            tidying.tidy()
-            assert s.author.rows(query) == [(1,), (4,)]
-            s.author.rows(
-                "UPDATE bookkeeping.outcome SET recorded_at = now() - interval '2 h' RETURNING 1"
-            )
-            tidying.tidy()
-            assert s.author.rows(query) == [(4,)]
+        tidy(s.author, keep_failed_days=1 / 24)
+        query = "SELECT log_offset FROM bookkeeping.outcome ORDER BY 1"
+        assert s.author.rows(query) == [(0,), (1,), (2,), (4,)]
+        s.journal.truncate(TOPICS.package, 4)
+        tidy(s.author, keep_failed_days=1 / 24)
+        assert s.author.rows(query) == [(1,), (4,)]
+        s.author.rows(
+            "UPDATE bookkeeping.outcome SET recorded_at = now() - interval '2 h' RETURNING 1"
+        )
+        tidy(s.author, keep_failed_days=1 / 24)
+        assert s.author.rows(query) == [(4,)]
 
     site.run(scenario)

@@ -12,10 +12,9 @@ from packhorse.db.roles import act_as
 from packhorse.messaging.api import Bounds
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from packhorse.messaging.topics import standard_topics
-from packhorse_services.publisher.assembly.housekeeping import Housekeeping
 from packhorse_services.publisher.outbox import outbox_rows
-from tests.harness.borrowing import pooled
 from tests.harness.publishing import TOPICS, Author, page, publish, request
+from tests.harness.tidying import tidy
 
 
 @pytest.fixture
@@ -36,13 +35,6 @@ def forget_below(author: Author, offset: int, limit: int) -> int:
         act_as(connection, BOOKKEEPER)
         identity = author.journal.identity(TOPICS.package)
         return outbox_rows.forget_below(connection, identity, offset, limit)
-
-
-def tidy(author: Author) -> None:
-    with pooled(author.database_url, "tests") as pool:
-        Housekeeping(
-            pool, author.journal, TOPICS.package, keep_keys_s=86_400, keep_producers_s=1e9
-        ).tidy()
 
 
 def offsets(author: Author) -> list[int | None]:
@@ -114,6 +106,34 @@ def test_r5_a_key_that_outlives_its_distribution_keeps_the_answer(author: Author
     answer = again.future.result()
     assert answer.repeated
     assert (answer.package_id, answer.offset) == (first.package_id, 1)
+
+
+def test_an_agent_forgets_nothing_that_another_one_promises_to_keep(author: Author) -> None:
+    with connect(author.database_url, "tests") as connection:
+        connection.execute(
+            """
+            INSERT INTO bookkeeping.idempotency_key
+                (agent, caller, key, fingerprint, package_id, created_at)
+            SELECT agent, 'tester', 'k' || days, '', '', now() - make_interval(days => days)
+            FROM unnest(ARRAY['one', 'two']) AS agent, unnest(ARRAY[3, 30, 366]) AS days
+            """
+        )
+        connection.execute(
+            """
+            INSERT INTO bookkeeping.producer (agent, caller, name, epoch, last_sequence, used_at)
+            SELECT agent, caller, key, 1, 1, created_at FROM bookkeeping.idempotency_key
+            """
+        )
+    kept = (
+        "SELECT agent, key FROM bookkeeping.idempotency_key ORDER BY 1, created_at DESC",
+        "SELECT agent, name FROM bookkeeping.producer ORDER BY 1, used_at DESC",
+    )
+    tidy(author, agent="one", idempotency_hours=24, producer_days=1)
+    for query in kept:
+        assert author.rows(query) == [("two", "k3"), ("two", "k30")], "nobody keeps any for a year"
+    tidy(author, agent="two", idempotency_hours=7 * 24, producer_days=7)
+    for query in kept:
+        assert author.rows(query) == [("two", "k3")]
 
 
 def test_finding_nothing_to_forget_costs_no_reading_of_the_table(author: Author) -> None:

@@ -20,13 +20,11 @@ from packhorse.messaging.open import open_journal
 from packhorse.packages.body import unpack
 from packhorse.packages.build import PathMissing, PathRefused
 from packhorse.wire.messages import Action
-from packhorse_services.publisher.assembly.housekeeping import Housekeeping
 from packhorse_services.publisher.outbox import journal_appender
 from packhorse_services.publisher.outbox.idempotency import KeyReused
 from packhorse_services.publisher.outbox.request import DistributionRequest, Draft, Pending
 from packhorse_services.publisher.publish.packer import Packer
 from packhorse_services.publisher.publish.publishing import JournalPatience, OutboxFull
-from tests.harness.borrowing import pooled
 from tests.harness.clock import ManualClock
 from tests.harness.noise import noise
 from tests.harness.publishing import (
@@ -38,6 +36,7 @@ from tests.harness.publishing import (
     publish,
     request,
 )
+from tests.harness.tidying import tidy
 
 
 @pytest.fixture
@@ -223,13 +222,6 @@ def test_deletions_carry_no_body(author: Author) -> None:
 ACTIONS = ("DELETE", "INVALIDATE", "TEST")
 
 
-def tidy(author: Author, keep_keys_s: float) -> None:
-    with pooled(author.database_url, "tests") as pool:
-        Housekeeping(
-            pool, author.journal, TOPICS.package, keep_keys_s=keep_keys_s, keep_producers_s=1e9
-        ).tidy()
-
-
 def test_old_keys_and_distributions_are_forgotten(author: Author) -> None:
     replica = author.replica()
     for number in range(5):
@@ -241,7 +233,7 @@ def test_old_keys_and_distributions_are_forgotten(author: Author) -> None:
             "WHERE key <> 'k4'"
         )
     author.journal.truncate(TOPICS.package, 3)
-    tidy(author, keep_keys_s=86_400)
+    tidy(author, idempotency_hours=24)
     assert author.rows("SELECT key FROM bookkeeping.idempotency_key") == [("k4",)]
     rows = author.rows("SELECT log_offset FROM bookkeeping.outbox ORDER BY 1")
     assert rows == [(3,), (4,)]
@@ -254,7 +246,7 @@ def test_what_waits_is_never_forgotten(author: Author) -> None:
     away.away = True
     pending = Pending(request("/p0"))
     author.replica(journal=away).publish([pending])
-    tidy(author, keep_keys_s=0)
+    tidy(author)
     assert len(author.rows("SELECT FROM bookkeeping.outbox")) == 1
 
 

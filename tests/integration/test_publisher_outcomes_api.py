@@ -16,9 +16,7 @@ from packhorse.wire.messages import (
     Status,
     SubscriptionState,
 )
-from packhorse_services.publisher.assembly.housekeeping import OutcomeHousekeeping
 from packhorse_services.publisher.commands import command_rows
-from tests.harness.borrowing import pooled
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publisher_site import (
     Site,
@@ -29,6 +27,7 @@ from tests.harness.publisher_site import (
     until_remembered,
 )
 from tests.harness.publishing import AGENT, TOPICS
+from tests.harness.tidying import tidy
 
 
 @pytest.fixture
@@ -207,10 +206,7 @@ def test_r16_a_subscriber_of_hours_ago_is_shown_after_a_restart(site: Site) -> N
         week_ms = 7 * 86_400_000
         for retention_ms, known in ((2 * week_ms, 2), (-1, 2), (2**63 - 1, 2), (week_ms, 0)):
             s.journal.retain(TOPICS.package, retention_ms)
-            with pooled(s.author.database_url, "tests") as pool:
-                OutcomeHousekeeping(
-                    pool, s.journal, TOPICS.package, AGENT, keep_failed_s=3600
-                ).tidy()
+            tidy(s.author)
             assert len(await states(s, ids[1])) == known
 
     site.run(before)

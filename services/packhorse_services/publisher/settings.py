@@ -9,6 +9,9 @@ from packhorse.packages.limits import LIMITS
 from packhorse.topology.configuration import DatabaseConfiguration
 from packhorse.wire.topics import PACKAGE_RETENTION_HOURS
 
+LONGEST_KEPT_DAYS = 365
+"""For how long an agent can be told to keep keys and unused producers, at most."""
+
 
 class Settings(DatabaseConfiguration, BaseSettings):
     """Settings of one publisher process: `PACKHORSE_` and the field's name."""
@@ -25,7 +28,8 @@ class Settings(DatabaseConfiguration, BaseSettings):
     """How much may wait for a journal that is away, and how long, before requests are refused."""
     max_package_bytes: int = Field(default=LIMITS.content_bytes, ge=1024**2)
     """What one package may unpack to; the same at every subscriber, or less here."""
-    idempotency_hours: float = Field(default=24.0, gt=0)
+    idempotency_hours: float = Field(default=24.0, gt=0, le=LONGEST_KEPT_DAYS * 24)
+    """How long an `Idempotency-Key` is remembered."""
     cache_bytes: int = Field(default=512 * 1024 * 1024, ge=1024 * 1024)
     queue_packages: int = Field(default=1_000_000, ge=1)
     queue_bytes: int = Field(default=64 * 1024**3, ge=1)
@@ -34,7 +38,7 @@ class Settings(DatabaseConfiguration, BaseSettings):
     """How long the journal must keep packages, at least; topics that are made keep them so long."""
     keep_failed_days: float = Field(default=30.0, gt=0)
     """How long an entry of an error queue is kept; the log may forget its package earlier."""
-    producer_days: float = Field(default=30.0, gt=0)
+    producer_days: float = Field(default=30.0, gt=0, le=LONGEST_KEPT_DAYS)
     """How long a producer that publishes nothing is remembered."""
     producers: int = Field(default=10_000, ge=1)
     """How many producers are remembered; one caller may have a tenth of them."""

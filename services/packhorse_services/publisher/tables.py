@@ -91,7 +91,7 @@ IDEMPOTENCY_KEY = Table(
     Index("idempotency_key_package", "package_id"),
     schema=BOOKKEEPING,
 )
-"""Which package a caller's key has made; forgotten after a day.
+"""Which package a caller's key has made; forgotten after a day, or as long as its agent says.
 
 `log_offset` is filled in when the package's outbox row is forgotten before the key.
 """

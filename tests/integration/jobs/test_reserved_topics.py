@@ -20,7 +20,7 @@ PRODUCT_TOPICS = [
     "packhorse/hooks/cdn",
     "packhorse/jobs/prune-history",
     "packhorse/pipeline/archive",
-    "packhorse/publisher/tidy",
+    "packhorse/publisher/main/tidy",
     "packhorse/releases/main",
 ]
 EVENT = {"period_s": 60, "action": "EVENT", "topic": "packhorse/job/FINISHED"}

@@ -8,18 +8,13 @@ from packhorse.db.connect import connect
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.messaging.deduplication import NOTHING, ProducerExpired, ProducerFenced
-from packhorse_services.publisher.assembly.housekeeping import Housekeeping
 from packhorse_services.publisher.outbox import producers
 from packhorse_services.publisher.outbox.producer_registry import TooManyProducers, UnknownProducer
 from packhorse_services.publisher.outbox.producers import SequencePassed
-from tests.harness.borrowing import pooled
 from tests.harness.postgres import waiting_for_locks
 from tests.harness.producers import Source, outcome, taken
-from tests.harness.publishing import (
-    Author,
-    publish,
-    request,
-)
+from tests.harness.publishing import AGENT, Author, publish, request
+from tests.harness.tidying import tidy
 from tests.harness.waiting import eventually
 
 
@@ -64,13 +59,6 @@ def test_an_epoch_that_nobody_has_is_refused(author: Author, source: Source) -> 
         stranger.known()
 
 
-def tidy(author: Author, keep_s: float) -> None:
-    with pooled(author.database_url, "tests") as pool:
-        Housekeeping(
-            pool, author.journal, author.topics.package, keep_keys_s=1e9, keep_producers_s=keep_s
-        ).tidy()
-
-
 def age(author: Author, name: str, days: int) -> None:
     with connect(author.database_url, "tests") as connection:
         connection.execute(
@@ -88,7 +76,7 @@ def test_an_unused_producer_expires_and_must_register_anew(author: Author, sourc
         publish(replica, *one.requests(1, 2))
     age(author, source.name, 31)
     age(author, other.name, 29)
-    tidy(author, 30 * 86_400)
+    tidy(author, producer_days=30)
     assert isinstance(outcome(replica, source.request(2)), ProducerExpired)
     assert isinstance(outcome(replica, source.request(3)), ProducerExpired)
     assert taken(replica, other.request(3))
@@ -106,10 +94,10 @@ def test_what_the_log_has_forgotten_of_an_expired_producer_is_forgotten(
     publish(author.replica(), *source.requests(1, 2))
     publish(author.replica(), request("/p0"))
     author.journal.truncate(author.topics.package, author.journaled()[-1].offset)
-    tidy(author, 86_400)
+    tidy(author, producer_days=1)
     assert isinstance(outcome(author.replica(), source.request(2)), SequencePassed)
     age(author, source.name, 2)
-    tidy(author, 86_400)
+    tidy(author, producer_days=1)
     assert source.register().last_sequence == NOTHING
 
 
@@ -118,8 +106,8 @@ def test_producers_expire_in_bounded_batches(author: Author) -> None:
         Source(author, f"s{number}").register()
         age(author, f"s{number}", 2)
     with connect(author.database_url, "tests") as connection:
-        assert producers.forget(connection, 86_400, 2) == 2
-        assert producers.forget(connection, 86_400, 2) == 1
+        assert producers.forget(connection, AGENT, 86_400, 1e9, 2) == 2
+        assert producers.forget(connection, AGENT, 86_400, 1e9, 2) == 1
 
 
 def test_the_number_of_producers_is_bounded(author: Author) -> None:
@@ -130,7 +118,7 @@ def test_the_number_of_producers_is_bounded(author: Author) -> None:
         Source(author, "three", limit=2, caller="three").register()
     assert kept[0].register().epoch > kept[1].epoch
     age(author, "two", 2)
-    tidy(author, 86_400)
+    tidy(author, producer_days=1)
     Source(author, "three", limit=2, caller="three").register()
 
 

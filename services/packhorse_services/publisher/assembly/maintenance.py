@@ -40,25 +40,25 @@ _WORK = WorkerSettings(places=8, connections=2)
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceTask:
-    """Something to be done every so often by one replica; with an agent, by one of that agent."""
+    """Something to be done every so often by one replica of an agent."""
 
     name: str
     every: timedelta
     description: str
     act: Callable[[], object]
     """An exception is a failed attempt."""
-    agent: str = ""
+    agent: str
 
     @property
     def topic(self) -> str:
         """The topic of its jobs, which only those who can do it consume."""
-        return "/".join(filter(None, (_TOPICS, self.agent, self.name)))
+        return f"{_TOPICS}/{self.agent}/{self.name}"
 
     @property
     def schedule(self) -> ScheduleDefinition:
         """Its schedule, as publishers declare it."""
         return ScheduleDefinition(
-            name=".".join(filter(None, ("packhorse.publisher", self.agent, self.name))),
+            name=f"packhorse.publisher.{self.agent}.{self.name}",
             when=Every(self.every),
             action=JobAction(self.topic),
             description=self.description,

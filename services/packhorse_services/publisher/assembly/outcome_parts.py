@@ -15,7 +15,6 @@ from packhorse.messaging.api import Journal
 from packhorse.runtime.lifecycle import Component
 from packhorse.topology.own_cluster import OwnCluster
 from packhorse.wire.topics import Topics
-from packhorse_services.publisher.assembly.housekeeping import OutcomeHousekeeping
 from packhorse_services.publisher.assembly.maintenance import MaintenanceTask
 from packhorse_services.publisher.commands.command_rows import note_status
 from packhorse_services.publisher.outcomes.event_log import (
@@ -33,7 +32,6 @@ from packhorse_services.publisher.outcomes.status_watermark import StatusWaterma
 from packhorse_services.publisher.queues.queue import Queues
 from packhorse_services.publisher.settings import Settings
 
-_TIDY_EVERY = timedelta(minutes=5)
 _SNAPSHOT_EVERY = timedelta(hours=1)
 _MOST_EPOCHS = 100_000
 
@@ -53,8 +51,7 @@ class OutcomeParts:
     """Is told that there are statuses in the journal."""
     check_events: Callable[[], None]
     """Raises what keeps events from being published until an operator mends it."""
-    maintenance_tasks: Sequence[MaintenanceTask]
-    """What one replica of the agent does every so often."""
+    snapshot_task: MaintenanceTask
 
 
 def outcome_parts(
@@ -79,13 +76,14 @@ def outcome_parts(
         journal, topics.status, pool, queues, progress=progress, wake_recorder=loop.kick
     )
     queues.feed.on_distrust = watermark.distrust
-    keep_failed_s = settings.keep_failed_days * 86_400
-    housekeeping = OutcomeHousekeeping(
-        pool, journal, topics.package, agent, keep_failed_s=keep_failed_s
+    snapshot = MaintenanceTask(
+        "snapshot-deduplication",
+        _SNAPSHOT_EVERY,
+        "Keeps which events were published, so that a start reads little of the event topic",
+        partial(snapshot_events, journal, topics.event, agent, DatabaseSnapshots(pool)),
+        agent,
     )
-    snapshot = partial(snapshot_events, journal, topics.event, agent, DatabaseSnapshots(pool))
-    tasks = _maintenance_tasks(agent, housekeeping, snapshot)
-    return OutcomeParts(watermark, (loop, watermark), loop.hint, loop.check_events, tasks)
+    return OutcomeParts(watermark, (loop, watermark), loop.hint, loop.check_events, snapshot)
 
 
 def _event_publisher(
@@ -97,27 +95,6 @@ def _event_publisher(
     )
     packages = PackageSource(journal, topics.package, queues.feed.cache)
     return EventPublisher(journal, topics, agent, packages=packages, log=events, clock=queues.clock)
-
-
-def _maintenance_tasks(
-    agent: str, housekeeping: OutcomeHousekeeping, snapshot: Callable[[], object]
-) -> tuple[MaintenanceTask, MaintenanceTask]:
-    return (
-        MaintenanceTask(
-            "tidy-outcomes",
-            _TIDY_EVERY,
-            "Forgets outcomes and subscribers that nobody will ask for again",
-            housekeeping.tidy,
-            agent,
-        ),
-        MaintenanceTask(
-            "snapshot-deduplication",
-            _SNAPSHOT_EVERY,
-            "Keeps which events were published, so that a start reads little of the event topic",
-            snapshot,
-            agent,
-        ),
-    )
 
 
 def _session(settings: Settings, cluster: OwnCluster | None) -> Connection:

@@ -153,20 +153,15 @@ class PublisherParts:
 
     def _maintenance_tasks(self, cluster: OwnCluster) -> JobsHost:
         """Without a cluster nobody does them: a publisher of a test is not there for long."""
-        housekeeping = Housekeeping(
-            self.tasks,
-            self.journal,
-            self.topics.package,
-            keep_keys_s=self.settings.idempotency_hours * 3600,
-            keep_producers_s=self.settings.producer_days * 86_400,
-        )
-        about = "Forgets idempotency keys, producers, commands and distributions of long ago"
-        tidy = MaintenanceTask("tidy", _TIDY_EVERY, about, housekeeping.tidy)
-        tasks = (tidy, *self.outcomes.maintenance_tasks)
+        housekeeping = Housekeeping(self.tasks, self.journal, self.settings)
+        about = "Forgets requests, outcomes and subscribers that nobody will ask for again"
+        agent = self.settings.agent
+        tidy = MaintenanceTask("tidy", _TIDY_EVERY, about, housekeeping.tidy, agent)
+        tasks = (tidy, self.outcomes.snapshot_task)
         sender = ReleaseSender(
             self.releases, self.intake.submit, self.admission.check, self.announcements.check
         )
-        sending = {topic_of(self.settings.agent): sender}
+        sending = {topic_of(agent): sender}
         return host_of(self.url, cluster, tasks, sending, self.pool)
 
     def _readiness(self) -> Mapping[str, Callable[[], None]]:

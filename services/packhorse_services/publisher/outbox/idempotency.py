@@ -94,13 +94,20 @@ def reserve(
     return taken.rowcount == 1
 
 
-def forget(connection: Connection, older_than_s: float, limit: int) -> int:
-    """Remove up to `limit` keys older than that by the database's clock; returns how many."""
+def forget(
+    connection: Connection, agent: str, older_than_s: float, abandoned_s: float, limit: int
+) -> int:
+    """Remove up to `limit` keys of an agent older than that by the database's clock.
+
+    Returns how many; also others' that are older than `abandoned_s`, which is longer.
+    """
     return connection.execute(
         """
         DELETE FROM bookkeeping.idempotency_key WHERE ctid = ANY(ARRAY(
             SELECT ctid FROM bookkeeping.idempotency_key
-            WHERE created_at < clock_timestamp() - make_interval(secs => %s) LIMIT %s))
+            WHERE created_at < clock_timestamp() - make_interval(secs => %s)
+                AND (agent = %s OR created_at < clock_timestamp() - make_interval(secs => %s))
+            LIMIT %s))
         """,
-        (older_than_s, limit),
+        (older_than_s, agent, abandoned_s, limit),
     ).rowcount

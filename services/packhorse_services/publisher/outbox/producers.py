@@ -242,14 +242,20 @@ def _keys(numbers: Sequence[Number]) -> tuple[list[str], list[str], list[str]]:
     return [key.agent for key in keys], [key.caller for key in keys], [key.name for key in keys]
 
 
-def forget(connection: Connection, older_than_s: float, limit: int) -> int:
-    """Remove up to `limit` producers unused for that long by the database's clock (R28)."""
+def forget(
+    connection: Connection, agent: str, older_than_s: float, abandoned_s: float, limit: int
+) -> int:
+    """Remove up to `limit` producers of an agent unused for that long, by the database's clock.
+
+    Returns how many; also others' that are unused for `abandoned_s`, which is longer (R28).
+    """
     return connection.execute(
         """
         DELETE FROM bookkeeping.producer WHERE ctid = ANY(ARRAY(
             SELECT ctid FROM bookkeeping.producer
             WHERE used_at < clock_timestamp() - make_interval(secs => %s)
+                AND (agent = %s OR used_at < clock_timestamp() - make_interval(secs => %s))
             LIMIT %s FOR UPDATE SKIP LOCKED))
         """,
-        (older_than_s, limit),
+        (older_than_s, agent, abandoned_s, limit),
     ).rowcount
