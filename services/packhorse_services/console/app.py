@@ -9,7 +9,6 @@ from packhorse.client.errors import ClientError
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.http import ServiceDescription, add_routes, create_app
 from packhorse.runtime.readiness import Readiness
-from packhorse.runtime.stopping import calling_at_stop
 from packhorse_services.console.explore import (
     compare,
     comparisons,
@@ -58,10 +57,8 @@ def console(settings: Settings, authenticator: Authenticator) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        ending = calling_at_stop(app.state.stopping, parts.streams.end_streams)
         with parts.audit.listening():
-            async with ending:
-                yield
+            yield
         if parts.provider is not None:
             await parts.provider.close()
         asked = (parts.publishers, parts.contents, parts.compared)
@@ -69,6 +66,7 @@ def console(settings: Settings, authenticator: Authenticator) -> FastAPI:
             await services.close()
 
     app = create_app(_SERVICE, authenticator, Readiness({}), lifespan=lifespan, docs=settings.docs)
+    app.state.stopping.then(parts.streams.end_streams)
     app.state.parts = parts
     app.add_exception_handler(ClientError, not_done)
     show_problems(app)

@@ -1,9 +1,8 @@
 """A jobs service put together: its parts, its HTTP service, and what makes it ready."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter
 
 from packhorse.bookkeeping.act_routes import act_router
 from packhorse.db.pool import ask
@@ -17,7 +16,6 @@ from packhorse.runtime.http import Service, ServiceDescription, add_routes, crea
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.readiness import Readiness
-from packhorse.runtime.stopping import calling_at_stop
 from packhorse_services.jobs.http import (
     change_routes,
     content_watch_routes,
@@ -69,19 +67,9 @@ def jobs_service(
 
     `components` are started before requests are taken, and stopped after the last.
     """
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with calling_at_stop(app.state.stopping, parts.hub.end_streams):
-            yield
-
-    app = create_app(
-        _SERVICE,
-        authenticator,
-        Readiness({"database": lambda: ask(parts.pool)}),
-        lifespan=lifespan,
-        docs=docs,
-    )
+    ready = Readiness({"database": lambda: ask(parts.pool)})
+    app = create_app(_SERVICE, authenticator, ready, docs=docs)
+    app.state.stopping.then(parts.hub.end_streams)
     app.state.parts = parts
     add_routes(app, *_ROUTERS, act_router(lambda request, ask: of(request).ask(ask)))
     return Service(app, components)

@@ -14,7 +14,6 @@ from packhorse.runtime.feed import StreamsEnded, TooManyStreams
 from packhorse.runtime.http import Service, ServiceDescription, add_routes, create_app
 from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.readiness import Readiness
-from packhorse.runtime.stopping import calling_at_stop
 from packhorse_services.publisher.assembly.publisher_parts import Backends, PublisherParts
 from packhorse_services.publisher.commands.clearing import BeyondNewest, HeadMoved, NotEditable
 from packhorse_services.publisher.commands.issuing import (
@@ -152,12 +151,8 @@ _ROUTERS = (
 def _app(settings: Settings, backends: Backends, parts: PublisherParts) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with parts.routes_pool, calling_at_stop(app.state.stopping, end_waiting):
+        async with parts.routes_pool:
             yield
-
-    def end_waiting() -> None:
-        parts.collaborators.hub.end_streams()
-        parts.collaborators.distributions.end_waits()
 
     app = create_app(
         _SERVICE,
@@ -167,6 +162,8 @@ def _app(settings: Settings, backends: Backends, parts: PublisherParts) -> FastA
         docs=settings.docs,
         agent=settings.agent,
     )
+    app.state.stopping.then(parts.collaborators.hub.end_streams)
+    app.state.stopping.then(parts.collaborators.distributions.end_waits)
     app.state.publisher = parts.collaborators
     add_routes(app, *_ROUTERS)
     serve_directly(app, distribution_routes.router, [distribution_routes.distribute])

@@ -1,9 +1,8 @@
 """A topology service put together: its parts, its HTTP service, and what makes it ready."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter
 
 from packhorse.errors import Transient
 from packhorse.runtime.auth import Authenticator
@@ -13,7 +12,6 @@ from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.metrics import report
 from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.readiness import Readiness
-from packhorse.runtime.stopping import calling_at_stop
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.properties import InvalidProperty
 from packhorse.topology.rejection import Rejected
@@ -57,14 +55,9 @@ def topology_service(
     """
     report("packhorse_topology_")
     parts.discovery.add_listener(parts.feed.hear)
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with calling_at_stop(app.state.stopping, parts.feed.end_streams):
-            yield
-
     ready = Readiness({"heartbeat": lambda: _ask_heartbeat(parts.discovery)})
-    app = create_app(_SERVICE, authenticator, ready, lifespan=lifespan, docs=docs)
+    app = create_app(_SERVICE, authenticator, ready, docs=docs)
+    app.state.stopping.then(parts.feed.end_streams)
     app.state.parts = parts
     add_routes(app, *_ROUTERS, *([] if connector_routes is None else [connector_routes]))
     return Service(app, (parts.discovery, *components))

@@ -1,6 +1,5 @@
 """The HTTP application that every service builds on: probes, problems, limits, OpenAPI."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from packhorse.runtime.metrics import BUILD, Reported
 from packhorse.runtime.openapi import complete
 from packhorse.runtime.problems import GENERIC, TABLE, Problem, ProblemKind, Table
 from packhorse.runtime.readiness import Readiness
+from packhorse.runtime.stopping import StopEvent
 from packhorse.runtime.validation import StrictRoute, problem_of_validation
 
 
@@ -78,7 +78,7 @@ def create_app(
     app.state.problems = table
     app.state.authenticator, app.state.agent = authenticator, agent
     app.state.readiness = readiness
-    app.state.stopping = asyncio.Event()
+    app.state.stopping = StopEvent()
     app.state.document, app.state.direct_routes = b"", {}
     app.add_middleware(DirectRoutes, routes=app.state.direct_routes)
     app.add_middleware(Edge, table=table)

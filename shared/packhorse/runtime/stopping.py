@@ -1,22 +1,22 @@
 """Noticing that the process is asked to end: requests that wait would hold it up."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
 
 
-@asynccontextmanager
-async def calling_at_stop(stopping: asyncio.Event, call: Callable[[], None]) -> AsyncIterator[None]:
-    """Call `call` when `stopping` is set inside the block."""
+class StopEvent(asyncio.Event):
+    """An event of the loop that is set when the process is to end; calls who wants to know."""
 
-    async def watch() -> None:
-        await stopping.wait()
-        call()
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls: list[Callable[[], None]] = []
 
-    watching = asyncio.create_task(watch())
-    try:
-        yield
-    finally:
-        watching.cancel()
-        with suppress(asyncio.CancelledError):
-            await watching
+    def then(self, call: Callable[[], None]) -> None:
+        """Call `call` each time that the event is set; it returns at once, and raises nothing."""
+        self._calls.append(call)
+
+    def set(self) -> None:
+        """Tell all who wait, and call the others."""
+        super().set()
+        for call in self._calls:
+            call()
