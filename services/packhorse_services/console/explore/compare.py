@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
 from packhorse.client.awaiting import AsyncClient
 from packhorse.client.calls.queues import filter_of
@@ -18,16 +18,14 @@ from packhorse.runtime import audit
 from packhorse.runtime.auth import TokenScope
 from packhorse.runtime.places import who
 from packhorse.runtime.problems import Problem
-from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import PageAddress, digest_of
 from packhorse_services.console.frame.session import Form, token_of
-from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to
+from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to, page_router
 from packhorse_services.console.parts import of
-from packhorse_services.console.settings import PREFIX
 from packhorse_services.console.upstream import Answered, each
 
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+router = page_router()
 
 _MOST_SUBSCRIBERS = 20
 _MOST = 1_000

@@ -5,20 +5,18 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import parse_qs, quote, urlsplit
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
 from packhorse.client.errors import ClientError, NotFound
 from packhorse.client.exchange import Document, given, with_query
 from packhorse.content.node import ROOT
-from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import PageAddress
 from packhorse_services.console.frame.trees import Branch, tree
-from packhorse_services.console.frame.visit import PageVisit, Visit
-from packhorse_services.console.settings import PREFIX
+from packhorse_services.console.frame.visit import PageVisit, Visit, page_router
 from packhorse_services.console.upstream import each
 
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+router = page_router()
 
 _CHILDREN = 100
 _HISTORY = 20

@@ -5,19 +5,17 @@ from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 from starlette.responses import StreamingResponse
 
 from packhorse.client.exchange import Document
 from packhorse.runtime.places import who
 from packhorse.runtime.problems import Problem
-from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.explore.content import ContentAddress
-from packhorse_services.console.frame.visit import PageVisit, Visit
+from packhorse_services.console.frame.visit import PageVisit, Visit, page_router
 from packhorse_services.console.parts import of
-from packhorse_services.console.settings import PREFIX
 
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+router = page_router()
 
 _HEADERS = {
     "Content-Security-Policy": "sandbox; default-src 'none'; frame-ancestors 'none'",

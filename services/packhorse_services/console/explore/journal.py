@@ -4,18 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
 from packhorse.client.errors import ClientError
 from packhorse.client.exchange import Document, given, with_query
-from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import PageAddress, utc_moment
 from packhorse_services.console.frame.trees import Branch, tree
-from packhorse_services.console.frame.visit import PageVisit, Visit, followed_page
-from packhorse_services.console.settings import PREFIX
+from packhorse_services.console.frame.visit import PageVisit, Visit, followed_page, page_router
 
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+router = page_router()
 
 _ROWS = 20
 _BRANCHES = 100

@@ -8,22 +8,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal, get_args
 
-from fastapi import APIRouter, Depends, Header, Query, Response
+from fastapi import Depends, Header, Query, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from packhorse.client.errors import ClientError
 from packhorse.client.exchange import with_query
 from packhorse.client.following import Block, EventKind, Following, StreamEvent, is_passing
 from packhorse.runtime.feed import Life
-from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import rendered
 from packhorse_services.console.frame.session import has_ended
-from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit
+from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit, page_router
 from packhorse_services.console.parts import of
-from packhorse_services.console.settings import PREFIX
 
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+router = page_router()
 
 _LIFE_S = 300.0
 KINDS: tuple[EventKind, ...] = get_args(EventKind)

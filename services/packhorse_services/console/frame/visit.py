@@ -16,6 +16,7 @@ from packhorse.client.exchange import ServiceName
 from packhorse.runtime import audit
 from packhorse.runtime.auth import Authenticator, Principal, TokenScope
 from packhorse.runtime.problems import Problem
+from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame import rendering
 from packhorse_services.console.frame.rendering import address
 from packhorse_services.console.frame.session import (
@@ -151,6 +152,11 @@ class Visit:
         if _is_part(self.request):
             return self.part(f"{name}_content.html", **values)
         return self.page(f"{name}.html", **values)
+
+
+def page_router() -> APIRouter:
+    """Return a router for pages."""
+    return APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
 
 def followed_page(router: APIRouter, path: str) -> Callable[[Route], Route]:

@@ -6,22 +6,20 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
 from packhorse.client.errors import Invalid
 from packhorse.client.exchange import Document, given, with_query
 from packhorse.runtime.audit import AuditOutcome
-from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.act_pages import Act, ActPlace, ReadActs, ShownActs, cut
 from packhorse_services.console.audit_lines import AuditLine
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import PageAddress, address, utc_moment
-from packhorse_services.console.frame.visit import PageVisit, Visit
+from packhorse_services.console.frame.visit import PageVisit, Visit, page_router
 from packhorse_services.console.parts import of
-from packhorse_services.console.settings import PREFIX
 from packhorse_services.console.upstream import cursor_of, each
 
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+router = page_router()
 
 _ROWS = 200
 _COMMANDS = 1_000

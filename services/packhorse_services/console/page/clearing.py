@@ -4,20 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
 from packhorse.client.awaiting import AsyncClient
 from packhorse.client.exchange import Document, segment
 from packhorse.runtime import audit
 from packhorse.runtime.auth import TokenScope
-from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import curl, same
 from packhorse_services.console.frame.numbers import whole_number
 from packhorse_services.console.frame.session import Form
-from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to
-from packhorse_services.console.settings import PREFIX
+from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to, page_router
 
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+router = page_router()
 
 MOST = 10_000
 """Packages that one form removes where the publisher does not know their number at once."""

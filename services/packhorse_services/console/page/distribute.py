@@ -5,21 +5,26 @@ import uuid
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
 from packhorse.client.calls import distributing
 from packhorse.client.errors import ClientError
 from packhorse.client.exchange import Document, given
 from packhorse.runtime import audit
 from packhorse.runtime.auth import TokenScope
-from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import utc_moment
 from packhorse_services.console.frame.session import Form
-from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to, may_be_done
-from packhorse_services.console.settings import PREFIX
+from packhorse_services.console.frame.visit import (
+    PageVisit,
+    Visit,
+    acting,
+    back_to,
+    may_be_done,
+    page_router,
+)
 
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+router = page_router()
 
 ACTIONS = ("ADD", "DELETE", "INVALIDATE", "TEST")
 

@@ -6,20 +6,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
 from packhorse.client.awaiting import AsyncClient
 from packhorse.client.errors import Invalid
 from packhorse.client.exchange import Document, given, segment, with_query
-from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import PageAddress, address, utc_moment
 from packhorse_services.console.frame.states import look_of
-from packhorse_services.console.frame.visit import PageVisit, Visit, followed_page
-from packhorse_services.console.settings import PREFIX
+from packhorse_services.console.frame.visit import PageVisit, Visit, followed_page, page_router
 from packhorse_services.console.upstream import cursor_of
 
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+router = page_router()
 
 _ROWS = 100
 _MOST_SUBSCRIBERS = 250

@@ -7,14 +7,13 @@ from itertools import groupby, islice
 from typing import Annotated, Literal
 from urllib.parse import parse_qs
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import Depends, Response
 from pydantic import TypeAdapter, ValidationError
 
 from packhorse.client.errors import ClientError
 from packhorse.client.exchange import segment
 from packhorse.runtime import audit
 from packhorse.runtime.auth import TokenScope
-from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import digest_of
 from packhorse_services.console.frame.session import Form
@@ -24,6 +23,7 @@ from packhorse_services.console.frame.visit import (
     acting,
     back_to,
     not_done_page,
+    page_router,
 )
 from packhorse_services.console.page.failures import (
     Failure,
@@ -32,9 +32,8 @@ from packhorse_services.console.page.failures import (
     Filter,
     gathered,
 )
-from packhorse_services.console.settings import PREFIX
 
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+router = page_router()
 
 Act = Literal["redistribute", "dismiss"]
 _EXAMPLES = 5

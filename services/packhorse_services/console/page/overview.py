@@ -5,18 +5,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
 from packhorse.client.exchange import Document
-from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.charts import Trend, trends
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.states import URGENT, Look, look_of
-from packhorse_services.console.frame.visit import PageVisit, Visit, followed_page
-from packhorse_services.console.settings import PREFIX
+from packhorse_services.console.frame.visit import PageVisit, Visit, followed_page, page_router
 from packhorse_services.console.upstream import Answered, each
 
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+router = page_router()
 
 _MOST_ROWS = 250
 """A page of more is slow, and nobody reads it; the filter narrows it down."""

@@ -4,14 +4,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
 from packhorse.client.awaiting import AsyncClient
 from packhorse.client.errors import Invalid
 from packhorse.client.exchange import Document, given, segment, with_query
 from packhorse.runtime import audit
 from packhorse.runtime.auth import TokenScope
-from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import PageAddress
 from packhorse_services.console.frame.session import Form
@@ -22,11 +21,11 @@ from packhorse_services.console.frame.visit import (
     acting,
     back_to,
     followed_page,
+    page_router,
 )
-from packhorse_services.console.settings import PREFIX
 from packhorse_services.console.upstream import cursor_of
 
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+router = page_router()
 
 _ROWS = 100
 _Name = Annotated[str, Query(min_length=1, max_length=200)]

@@ -4,19 +4,24 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
 from packhorse.client.awaiting import AsyncClient
 from packhorse.client.errors import Invalid, NotFound
 from packhorse.client.exchange import Document, given, with_query
 from packhorse.runtime.auth import TokenScope
-from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import curl, same
 from packhorse_services.console.frame.session import Form
-from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to, followed_page
-from packhorse_services.console.settings import PREFIX
+from packhorse_services.console.frame.visit import (
+    PageVisit,
+    Visit,
+    acting,
+    back_to,
+    followed_page,
+    page_router,
+)
 
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+router = page_router()
 
 _ROWS = 100
 _Word = Annotated[str, Query(max_length=200)]

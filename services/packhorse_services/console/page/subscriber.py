@@ -3,24 +3,29 @@
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
 from packhorse.client.calls.queues import points_of
 from packhorse.client.errors import NotFound
 from packhorse.client.exchange import Document, segment
 from packhorse.runtime import audit
 from packhorse.runtime.auth import TokenScope
-from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.charts import charts
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.numbers import whole_number
 from packhorse_services.console.frame.session import Form
 from packhorse_services.console.frame.states import look_of
-from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to, followed_page
-from packhorse_services.console.settings import PREFIX
+from packhorse_services.console.frame.visit import (
+    PageVisit,
+    Visit,
+    acting,
+    back_to,
+    followed_page,
+    page_router,
+)
 from packhorse_services.console.upstream import each
 
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+router = page_router()
 
 _COMMANDS, _POINTS = 20, 60
 _Name = Annotated[str, Query(min_length=1, max_length=200)]

@@ -4,19 +4,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import Depends, Response
 
 from packhorse.client.awaiting import AsyncClient
 from packhorse.client.exchange import Request, requested, segment
 from packhorse.runtime.auth import TokenScope
-from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.session import Form
-from packhorse_services.console.frame.visit import Visit, acting, back_to
-from packhorse_services.console.settings import PREFIX
+from packhorse_services.console.frame.visit import Visit, acting, back_to, page_router
 from packhorse_services.console.work.jobs import Number
 from packhorse_services.console.work.search import Search
 
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+router = page_router()
 
 Operator = Annotated[Visit, Depends(acting(TokenScope.JOBS_OPERATE))]
 Turn = Literal["suspend", "resume"]

@@ -5,23 +5,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from packhorse.client.errors import Invalid
 from packhorse.client.exchange import Document, Request, requested, with_query
 from packhorse.jobs.filters import InvalidFilter
 from packhorse.runtime import audit
-from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl
 from packhorse_services.console.frame.numbers import whole_number
 from packhorse_services.console.frame.session import Form
-from packhorse_services.console.frame.visit import PageVisit, Visit, back_to
-from packhorse_services.console.settings import PREFIX
+from packhorse_services.console.frame.visit import PageVisit, Visit, back_to, page_router
 from packhorse_services.console.work.acting import Operator
 from packhorse_services.console.work.jobs import Requested
 from packhorse_services.console.work.search import OPEN, Search
 
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+router = page_router()
 
 MOST = 10_000
 """Jobs that one form changes: the browser waits for it."""

@@ -5,20 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import Depends, Path, Query, Response
 
 from packhorse.client.awaiting import AsyncClient
 from packhorse.client.errors import Refused
 from packhorse.client.exchange import Document, segment, with_query
 from packhorse.jobs.filters import InvalidFilter, StateGroup
-from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
-from packhorse_services.console.frame.visit import PageVisit, Visit, followed_page
-from packhorse_services.console.settings import PREFIX
+from packhorse_services.console.frame.visit import PageVisit, Visit, followed_page, page_router
 from packhorse_services.console.upstream import cursor_of
 from packhorse_services.console.work.search import Search
 
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+router = page_router()
 
 _ROWS = 50
 Requested = Annotated[Search, Depends()]

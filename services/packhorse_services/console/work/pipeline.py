@@ -7,19 +7,17 @@ from itertools import groupby
 from typing import Any
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from packhorse.client.awaiting import AsyncClient
 from packhorse.client.errors import ClientError, Unreadable
 from packhorse.client.exchange import Document
-from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.charts import Chart, delivery_charts
 from packhorse_services.console.frame.equivalents import Same, curl, same
-from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit
-from packhorse_services.console.settings import PREFIX
+from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit, page_router
 from packhorse_services.console.work.jobs import At
 
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+router = page_router()
 
 _TOPICS, _SCHEDULES = "packhorse/pipeline/**", "packhorse.pipeline."
 _RUNS = 20

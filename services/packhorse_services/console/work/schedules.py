@@ -6,17 +6,15 @@ from itertools import count, islice
 from typing import Annotated, Any
 from uuid import uuid4
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 
 from packhorse.client.exchange import Document, segment
 from packhorse.jobs.scheduling.timing import Cron, times_after
-from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
-from packhorse_services.console.frame.visit import PageVisit, Visit, followed_page
-from packhorse_services.console.settings import PREFIX
+from packhorse_services.console.frame.visit import PageVisit, Visit, followed_page, page_router
 from packhorse_services.console.work.jobs import At
 
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+router = page_router()
 
 _MOST = 200
 _FIRE_TIMES = 50

@@ -5,18 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import Depends, Query, Response
 
 from packhorse.client.errors import NotFound
 from packhorse.client.exchange import Document
-from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import PageAddress
-from packhorse_services.console.frame.visit import PageVisit, Visit, followed_page
-from packhorse_services.console.settings import PREFIX
+from packhorse_services.console.frame.visit import PageVisit, Visit, followed_page, page_router
 from packhorse_services.console.upstream import each
 
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+router = page_router()
 
 _PARTS = ("connectors", "history", "cluster-view", "votings")
 _MOST_INSTANCES = 1_000
