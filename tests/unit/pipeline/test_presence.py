@@ -1,17 +1,20 @@
 """Who reads an archive refuses a place that has none, and makes nothing there."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from packhorse_services.pipeline.errors import TablesUnusable
+from packhorse_services.pipeline.bulk.state import BulkState
+from packhorse_services.pipeline.engine.exit_codes import FAILED, exit_code
+from packhorse_services.pipeline.errors import TablesUnusable, TaskFailed
 from packhorse_services.pipeline.program import program
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.archive_location import archive_at
 from packhorse_services.pipeline.storage.delta import prepare
-from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.location import Location, unusable
 from tests.harness.measures import measure
 
 READING = (
@@ -83,3 +86,33 @@ def test_only_a_reader_takes_an_archive_that_cant_be_written(
     assert archive_at(location.base, only_read=True) == location
     with pytest.raises(TablesUnusable, match="can't be written"):
         archive_at(location.base)
+
+
+AWAY = "s3://bucket/tables?endpoint=http://127.0.0.1:9&allow_http=true"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: archive_at(AWAY),
+        lambda: prepare(Location.parse(AWAY)),
+        lambda: BulkState(Location.parse(AWAY), "b").prepared(),
+    ],
+    ids=["read", "make", "bulk"],
+)
+def test_a_store_that_is_away_may_be_back_when_the_task_runs_again(
+    ask: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient = {**Location.parse(AWAY).delta_options(), "max_retries": "1"}
+    monkeypatch.setattr(Location, "delta_options", lambda _: impatient)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "nothing")
+    with pytest.raises(TaskFailed, match=r"Connection refused.*; run it again$") as failed:
+        ask()
+    assert exit_code(failed.value) == FAILED
+    assert str(failed.value).isprintable()
+
+
+def test_a_full_disk_may_have_room_when_the_task_runs_again() -> None:
+    said = OSError("Generic LocalFileSystem error: No space left on device (os error 28)")
+    assert isinstance(unusable("x", said), TaskFailed)

@@ -7,14 +7,14 @@ from deltalake.exceptions import DeltaError
 
 from packhorse_services.pipeline.errors import TablesUnusable
 from packhorse_services.pipeline.storage import tables
-from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.location import Location, unusable
 
 
 def archive_at(url: str, *, only_read: bool = False, or_else: Collection[str] = ()) -> Location:
     """Return the place that `url` names, where an archive, or one of some tables, is already.
 
     Makes nothing. Raises `TablesUnusable` when there is none, and for a folder that can't be
-    written unless it is `only_read`.
+    written unless it is `only_read`; and what `unusable` returns.
     """
     location = Location.parse(url, only_read=True)
     if location.is_there() and not only_read:
@@ -31,8 +31,4 @@ def _is_table(location: Location, name: str) -> bool:
     try:
         return DeltaTable.is_deltatable(location.delta_uri(name), location.delta_options())
     except (DeltaError, OSError) as error:
-        said = " ".join(str(error).split())[:300]
-        raise TablesUnusable(
-            f"{location.delta_uri(name)} can't be read: {said}; check PACKHORSE_TABLES_URL, and "
-            "the credentials when it is on S3"
-        ) from error
+        raise unusable(f"{location.delta_uri(name)} can't be read", error) from error

@@ -1,15 +1,36 @@
 """Where the tables are: a folder or an S3 prefix, as Spark, delta-rs and the blob store name it."""
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
-from packhorse_services.pipeline.errors import TablesUnusable
+from packhorse_services.pipeline.errors import TablesUnusable, TaskFailed
 
 _OPTIONS = frozenset({"endpoint", "region", "allow_http"})
 _ANSWER = "120s"
 """How long delta-rs waits for S3. What it asks again after that may have been done before."""
+
+_PASSES = re.compile(r"after \d+ retries|No space left")
+"""In what delta-rs says: S3 is away, which it has asked in vain for a while, or a disk is full."""
+_LINES = re.compile(r"(?:\s|\x1b\[\d+m|↳)+")
+"""What stands between the parts of what it says."""
+_MAX_TEXT = 400
+
+
+def unusable(what: str, error: Exception) -> TablesUnusable | TaskFailed:
+    """Return the error, in one line, for what delta-rs can't do: `TaskFailed` where that may pass.
+
+    `what` says which tables it can't use.
+    """
+    said = _LINES.sub(" ", str(error)).strip()
+    reported = f"{what}: {said[:_MAX_TEXT]}"
+    if _PASSES.search(said):
+        return TaskFailed(f"{reported}; run it again")
+    return TablesUnusable(
+        f"{reported}; check PACKHORSE_TABLES_URL, and the credentials when it is on S3"
+    )
 
 
 @dataclass(frozen=True, slots=True)
