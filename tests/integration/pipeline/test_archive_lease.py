@@ -1,7 +1,9 @@
 """The archive's lease: one run on the same tables, and the next as soon as that has ended."""
 
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NoReturn
 
 import psycopg
@@ -74,6 +76,29 @@ def test_who_has_lost_it_takes_it_anew_unless_another_run_has_it(database_url: s
         end_archives(database_url)
         with only_run(database_url, "/t"), pytest.raises(Overtaken):
             keep()
+
+
+def test_a_continuous_run_waits_until_the_one_that_has_it_has_ended(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = psycopg.connect(database_url, autocommit=True)
+    first = ArchiveLease(lambda: session, "/t")
+    first.take()
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: first.release())
+    monkeypatch.setattr(lease, "time", clock)
+    holder = f"session {session.info.backend_pid}, "
+    with only_run(database_url, "/t", wait=True):
+        refused(database_url)
+    assert caplog.messages[0] == "waiting for another run of the archive"
+    assert caplog.records[0].__dict__["holder"].startswith(holder)
+
+
+def test_a_question_that_fails_gives_no_lease(database_url: str) -> None:
+    session = psycopg.connect(database_url, autocommit=True)
+    lease = ArchiveLease(lambda: session, "\0")
+    with pytest.raises(psycopg.DataError):
+        lease.take()
+    assert session.closed, "`keep` would take it for the one that has the lease"
 
 
 def refused(url: str) -> None:

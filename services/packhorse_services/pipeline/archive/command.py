@@ -60,7 +60,7 @@ def _run(settings: Settings, max_offsets: int, choices: "Choices") -> tuple[str,
     location = Location.parse(settings.tables_url)
     topics = settings.topics
     origin = ArchivedJournal(settings.journal_url, topics, max_offsets)
-    lease = only_run(settings.author_url, location.shown)
+    lease = only_run(settings.author_url, location.shown, wait=choices.continuous)
     # The lease is taken before a JVM starts, and given back before that JVM has ended.
     with ExitStack() as leased:
         keep = leased.enter_context(lease)

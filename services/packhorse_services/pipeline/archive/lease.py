@@ -5,6 +5,7 @@ rests on it: the tables themselves refuse a run that another one has overtaken (
 tells a second run so before it has done anything.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from packhorse_services.pipeline.engine.databases import (
 )
 from packhorse_services.pipeline.errors import Overtaken
 
+logger = logging.getLogger(__name__)
+
 _LOCK = "SELECT pg_try_advisory_lock(hashtextextended('packhorse archive ' || %s, 0))"
 _IDLE = "5min"
 """A holder that is paused for longer loses its session, and with it the lease."""
@@ -32,6 +35,12 @@ _PATIENCE_S = 40.0
 _LOOK_S = 0.5
 _RENEW_S = 10.0
 
+_HOLDER = """
+    SELECT format('session %%s, %%s', pid, coalesce(client_addr::text, 'here'))
+    FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND granted
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND (classid::bigint << 32) + objid::bigint = hashtextextended('packhorse archive ' || %s, 0)
+"""
 _ANOTHER = "another run of the archive is at work on {}; wait for it, or end it first"
 
 
@@ -43,18 +52,37 @@ class ArchiveLease:
         self._session: Connection | None = None
         self._asked_at = 0.0
 
-    def take(self) -> None:
-        """Take it. Raises `Overtaken` when another run keeps it, and `psycopg.Error`."""
+    def take(self, *, wait: bool = False) -> None:
+        """Take it, and `wait` until the run that keeps it has ended.
+
+        Raises `Overtaken` when another run keeps it and this one is not to wait, and
+        `psycopg.Error`.
+        """
         self._session = self._open()
+        try:
+            self._take(self._session, wait=wait)
+        except BaseException:
+            self.release()  # `keep` would take a session that lives for one that has the lease
+            raise
+        self._asked_at = time.monotonic()
+
+    def _take(self, session: Connection, *, wait: bool) -> None:
         chosen = {f"tcp_keepalives_{name}": value for name, value in _KEEPALIVES.items()}
         for setting in {"idle_session_timeout": _IDLE, **chosen}.items():
-            self._session.execute("SELECT set_config(%s, %s, false)", setting)
+            session.execute("SELECT set_config(%s, %s, false)", setting)
         until = time.monotonic() + _PATIENCE_S
-        while self._session.execute(_LOCK, (self._place,)).fetchone() != (True,):
+        while session.execute(_LOCK, (self._place,)).fetchone() != (True,):
             if time.monotonic() > until:
-                raise Overtaken(_ANOTHER.format(self._place))
+                if not wait:
+                    raise Overtaken(_ANOTHER.format(self._place))
+                self._report_holder(session)
+                until += _PATIENCE_S
             time.sleep(_LOOK_S)
-        self._asked_at = time.monotonic()
+
+    def _report_holder(self, session: Connection) -> None:
+        by = session.execute(_HOLDER, (self._place,)).fetchone()
+        told = {"holder": by[0] if by else "nobody"}
+        logger.warning("waiting for another run of the archive", extra=told)
 
     def keep(self) -> None:
         """Tell Postgres that its holder lives; take it anew where the session has ended.
@@ -81,10 +109,11 @@ class ArchiveLease:
 
 
 @contextmanager
-def only_run(database_url: str, place: str) -> Iterator[Callable[[], None]]:
+def only_run(database_url: str, place: str, *, wait: bool = False) -> Iterator[Callable[[], None]]:
     """Be the only run on the tables at `place`, and give what keeps it so; "" asks nobody.
 
-    Raises `Overtaken`, and `TaskRefused` or `TaskFailed` when the database can't be used.
+    Raises `Overtaken` unless it is to `wait` for the end of another run, and `TaskRefused` or
+    `TaskFailed` when the database can't be used.
     """
     if not database_url:
         yield lambda: None
@@ -93,7 +122,7 @@ def only_run(database_url: str, place: str) -> Iterator[Callable[[], None]]:
     lease = ArchiveLease(lambda: connect(database_url, "packhorse-archive", autocommit=True), place)
     try:
         try:
-            lease.take()
+            lease.take(wait=wait)
         except psycopg.Error as error:
             raise unusable(author_away(error), error) from error
         yield lease.keep
