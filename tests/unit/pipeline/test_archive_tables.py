@@ -38,6 +38,14 @@ def test_tables_are_made_once(tmp_path: Path) -> None:
     assert bronze.metadata().partition_columns == ["topic", "day"]
 
 
+def test_the_log_of_a_table_is_short_for_a_continuous_archive(tmp_path: Path) -> None:
+    location = Location.parse(str(tmp_path))
+    prepare(location)
+    for name in ARCHIVE:
+        found = stored(location, name).metadata().configuration
+        assert found["delta.logRetentionDuration"] == "interval 8 days"
+
+
 def test_a_table_with_other_columns_is_refused(tmp_path: Path) -> None:
     location = Location.parse(str(tmp_path))
     frame = pa.table({"topic": ["t"], "partition": ["0"]})

@@ -61,6 +61,10 @@ _COMMIT = "packhorse-commit"
 FEED = "delta.enableChangeDataFeed"
 """Of silver: the measures ask which rows are new. It costs nothing where rows are only added."""
 
+_LOG = {"delta.logRetentionDuration": "interval 8 days"}
+"""A commit every 10 s makes 8,640 files a day, which who opens the table lists; Delta would keep 30
+days of them. The measures go back 6 days at most, and the vacuum keeps what 7 days name."""
+
 
 @dataclass(frozen=True, slots=True)
 class BatchMark:
@@ -98,7 +102,7 @@ def _prepare(location: Location, name: str, schema: StructType) -> None:
         partition_by=partitions(schema) or None,
         mode="ignore",
         description=tables.MEANINGS.get(name),
-        configuration={FEED: str(name in SILVER).lower()},
+        configuration={FEED: str(name in SILVER).lower(), **_LOG},
         storage_options=location.delta_options(),
     )
 
