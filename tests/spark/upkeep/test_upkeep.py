@@ -15,6 +15,8 @@ from pyspark.sql import SparkSession
 from packhorse.blobs.api import package_key
 from packhorse.blobs.open import open_blobs
 from packhorse.snapshots.snapshot import ContentSnapshot, new_id
+from packhorse_services.pipeline.archive.places import Hole
+from packhorse_services.pipeline.archive.start import record
 from packhorse_services.pipeline.errors import TablesUnusable, TaskRefused
 from packhorse_services.pipeline.storage import compaction, delta, schemas, tables
 from packhorse_services.pipeline.storage.delta import load, prepare
@@ -98,6 +100,11 @@ def test_expired_days_go_and_needed_ones_stay(spark: SparkSession, tmp_path: Pat
         for _ in range(2):  # two small files a day
             append(location, tables.PACKAGES, [row])
 
+    many_holes(location)
+    young = f"marks/mark-{int(days[2])}-00000000"
+    for folder in ("audit/audit-1-00000000", "marks/mark-1-00000000", young, "audit/mine"):
+        prepare(location, {f"{folder}/t": schemas.GAPS})
+
     wanted = {"retention_days": 8, "measures_days": None, "now": now}
     held = plan(spark, location, [snapshot(0)], **wanted)
     assert held.held_by is not None
@@ -106,6 +113,7 @@ def test_expired_days_go_and_needed_ones_stay(spark: SparkSession, tmp_path: Pat
     assert found == {
         **dict.fromkeys(found, 0),
         tables.PACKAGES: 2,
+        "audits and marks": 2,
     }
 
     a_day_earlier = {**wanted, "now": now - timedelta(days=1)}
@@ -125,6 +133,16 @@ def test_expired_days_go_and_needed_ones_stay(spark: SparkSession, tmp_path: Pat
     assert there(location) == [keys[2]]
     assert f"{tables.PACKAGES} has 1 files less" in said
     assert rewriting(location) == [{False}], "readers of changes need not read the rows again"
+    holes = delta.stored(location, tables.GAPS)
+    assert (len(holes.file_uris()), holes.to_pyarrow_table().num_rows) == (1, 10)
+    left = [*Path(location.base).glob("audit/*"), *Path(location.base).glob("marks/*")]
+    assert [str(one.relative_to(location.base)) for one in left] == ["audit/mine", young]
+
+
+def many_holes(location: Location) -> None:
+    """Note ten holes in files of their own, as runs of the archive do."""
+    for first in range(0, 20, 2):
+        record(location, [Hole("t", 0, first, first + 1)], {"t": "j1"})
 
 
 def offsets(location: Location) -> list[int]:

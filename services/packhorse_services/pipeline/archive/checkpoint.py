@@ -9,8 +9,6 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from pyarrow import fs
-
 from packhorse_services.pipeline.archive import places as at
 from packhorse_services.pipeline.archive.places import Places
 from packhorse_services.pipeline.errors import CheckpointCorrupt
@@ -73,7 +71,7 @@ class Checkpoint:
         return f"{tables.CHECKPOINTS}/{self.begun}"
 
     def _names(self, below: str) -> list[str]:
-        return _names(self.location, f"{self._name}/{below}")
+        return arrow_files.names(self.location, f"{self._name}/{below}")
 
     def _text(self, name: str) -> str:
         place = arrow_files.path(self.location, f"{self._name}/{name}")
@@ -100,7 +98,8 @@ class Checkpoint:
 
 def newest(location: Location) -> Checkpoint | None:
     """Return the checkpoint that was begun last, if there is one."""
-    begun = [int(name) for name in _names(location, tables.CHECKPOINTS) if name.isdecimal()]
+    names = arrow_files.names(location, tables.CHECKPOINTS)
+    begun = [int(name) for name in names if name.isdecimal()]
     return Checkpoint(location, max(begun)) if begun else None
 
 
@@ -108,9 +107,3 @@ def remove_all(location: Location) -> None:
     """Remove all checkpoints of the archive."""
     place = arrow_files.path(location, tables.CHECKPOINTS)
     arrow_files.filesystem(location).delete_dir_contents(place, missing_dir_ok=True)
-
-
-def _names(location: Location, folder: str) -> list[str]:
-    place = arrow_files.path(location, folder)
-    selected = fs.FileSelector(place, allow_not_found=True)
-    return [info.base_name for info in arrow_files.filesystem(location).get_file_info(selected)]

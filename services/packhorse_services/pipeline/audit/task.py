@@ -44,6 +44,7 @@ from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import MERE_FOLDER, fold
 from packhorse_services.pipeline.history.onto_base import by_path
 from packhorse_services.pipeline.storage import columns as c
+from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.delta import commit, prepare, stored
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import as_they_are, written
@@ -82,7 +83,7 @@ class Audit:
 
     @property
     def _table(self) -> str:
-        return f"audit/{self.run}"
+        return f"{tables.AUDITS}/{self.run}"
 
     def all(self, databases: Mapping[str, str]) -> list[Audited]:
         """Audit each subscriber; the table is there afterwards, also when nothing was found.

@@ -27,6 +27,12 @@ def filesystem(location: Location) -> fs.FileSystem:
     )
 
 
+def names(location: Location, folder: str) -> list[str]:
+    """Return what there is in a folder, by name; nothing where it is not there."""
+    selected = fs.FileSelector(path(location, folder), allow_not_found=True)
+    return [info.base_name for info in filesystem(location).get_file_info(selected)]
+
+
 def path(location: Location, name: str) -> str:
     """Return where that finds `name`, a file in a table."""
     return f"{location.base}/{name}"

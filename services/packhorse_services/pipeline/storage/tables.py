@@ -53,6 +53,9 @@ BODIES = "bodies"
 CHECKPOINTS = "checkpoints/archive"
 """Where the archive's query keeps its checkpoint, no table either."""
 
+AUDITS, MARKS = "audit", "marks"
+"""The folders below which each audit and each mark has one of its own."""
+
 
 def bulk_parts(bulk_id: str) -> str:
     """Return the table of the packages that a bulk distribution has stored; one row a part."""

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from pyspark.sql.types import StructType
 from packhorse_services.pipeline.engine.databases import MOST_CONNECTIONS
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.pieces import scattered, tasks
-from packhorse_services.pipeline.storage import delta, queries
+from packhorse_services.pipeline.storage import delta, queries, tables
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import as_they_are, written
 from packhorse_services.pipeline.storage.table_files import files_of, taken_out
@@ -65,7 +66,7 @@ def last_summary(location: Location, mark_id: str) -> MarkSummary | None:
 
     Raises what `translated` raises.
     """
-    table = f"marks/{mark_id}/summary"
+    table = f"{tables.MARKS}/{mark_id}/summary"
     with translated("sweep"):
         held = delta.opened(location, table)
         if held is None:
@@ -95,7 +96,7 @@ class SparkReport:
         named = dict(zip(_SUMMARY.names, ([value] for value in row), strict=True))
         with translated("mark"):
             write_deltalake(
-                self._location.delta_uri(f"marks/{self._mark_id}/summary"),
+                self._location.delta_uri(self._name("summary")),
                 pa.table(named, schema=_SUMMARY),
                 mode="append",
                 storage_options=self._location.delta_options(),
@@ -148,11 +149,10 @@ class SparkReport:
         All of a blob is in one file, so whoever reads while files are deleted misses whole blobs.
         """
         with translated(round_name):
-            known = to_remember(self._found(round_name), before_ms).repartition(
-                self._tasks, *HOLDER
-            )
+            known = to_remember(self._found(round_name), before_ms)
+            known = known.repartition(self._tasks, *HOLDER)
             known.write.mode("overwrite").parquet(self._path(_REMEMBERED))
-            first_kept, *_ = self._remembering()[-2:]
+            *_, first_kept = self._remembering()
             old = f"mark-{before_ms - _SWEPT_WITHIN_MS}"
             for mark_id in self._marks():
                 if mark_id < first_kept:
@@ -236,13 +236,14 @@ class SparkReport:
         marks = self._remembering()
         if not marks:
             return self._spark.createDataFrame([], FOUND_IN)
-        return self._files(self._path(_REMEMBERED, marks[-1]), FOUND_IN)
+        return self._files(self._path(_REMEMBERED, marks[0]), FOUND_IN)
 
     def _remembering(self) -> list[str]:
-        """Return the ids of the marks that have remembered anything, the newest last."""
+        """Return the ids of the last two marks that have remembered anything, the newest first."""
         _, files = self._hadoop("")
         said = f"{_REMEMBERED}/_SUCCESS"
-        return [one for one in self._marks() if files.exists(self._hadoop(said, one)[0])]
+        paths = ((one, self._hadoop(said, one)[0]) for one in reversed(self._marks()))
+        return list(islice((one for one, path in paths if files.exists(path)), 2))
 
     def _marks(self) -> list[str]:
         """Return the ids of all marks, the newest last."""
@@ -262,7 +263,7 @@ class SparkReport:
         return reader.option("ignoreCorruptFiles", False).parquet(path)
 
     def _name(self, table: str, mark_id: str = "") -> str:
-        return f"marks/{mark_id or self._mark_id}/{table}"
+        return f"{tables.MARKS}/{mark_id or self._mark_id}/{table}"
 
     def _path(self, table: str, mark_id: str = "") -> str:
         return self._location.spark_path(self._name(table, mark_id))

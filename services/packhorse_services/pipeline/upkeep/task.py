@@ -10,11 +10,11 @@ from pyspark.sql import functions as f
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.storage import compaction, delta, tables
+from packhorse_services.pipeline.storage import compaction, delta, schemas, tables
 from packhorse_services.pipeline.storage.delta import SILVER, is_decoded, load, opened, stored
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.table_files import files_of
-from packhorse_services.pipeline.upkeep import bodies, expiry
+from packhorse_services.pipeline.upkeep import bodies, expiry, runs
 from packhorse_services.pipeline.upkeep.expiry import (
     Needed,
     covered,
@@ -84,7 +84,7 @@ def _held(
 
 
 def expected(spark: SparkSession, location: Location, planned: RetentionPlan) -> dict[str, int]:
-    """Return how many rows of each table `keep_up` would delete now, and how many bodies."""
+    """Return how much `keep_up` would delete now: rows by table, and other things by kind."""
     found: dict[str, int] = {}
     with translated("upkeep"):
         for table, before in _expiring(location, planned):
@@ -95,6 +95,7 @@ def expected(spark: SparkSession, location: Location, planned: RetentionPlan) ->
                 found[table] = expiry.expired_statuses(said, before).count()
         packages = load(spark, location, tables.PACKAGES)
         there = packages.where(f"day >= DATE '{planned.archive_from}'")
+        found["audits and marks"] = len(runs.old(location, planned.archive_from))
         found[tables.BODIES] = _expired_bodies(spark, location, there, planned).count()
     return found
 
@@ -122,8 +123,11 @@ def keep_up(
             fewer = compaction.compact(spark, location, table, planned.today)
             report(f"{table} has {fewer} files less")
             expiry.vacuum(location, table)
-        for table in _there(location, _UNPARTITIONED):
+        expiry.merge(spark, location, tables.GAPS, schemas.GAPS)
+        for table in (*_UNPARTITIONED, tables.GAPS):
             expiry.vacuum(location, table)
+        count = runs.forget(location, planned.archive_from)
+        report(f"what {count} audits and marks have left is deleted")
 
 
 def _expiring(location: Location, planned: RetentionPlan) -> list[tuple[str, date]]:
