@@ -61,7 +61,8 @@ def package_records(
 def gaps(location: Location, journal_id: str) -> list[tuple[int, int]]:
     """Return what the archive lacks of a package topic: first offsets missing, and those behind.
 
-    There are few: each was accepted by an operator. Raises `TablesUnusable`.
+    There are few: what was gone before a partition was first read, and what an operator has
+    accepted. Raises `TablesUnusable`.
     """
     wanted = f"journal_id = {literal(journal_id)}"  # which no other topic has
     sql = f"SELECT DISTINCT first_missing, next_offset FROM {RELATION} WHERE {wanted}"  # noqa: S608 - literals

@@ -49,7 +49,7 @@ class SlowestRow(BaseModel):
     hour: datetime
     subscriber: str
     publisher_agent: str
-    rank: int = Field(description="1 is the slowest of the hour")
+    rank: int = Field(description="1 is the slowest of the subscriber, publisher agent and hour")
     path: str = Field(description="The first of the package's paths")
     paths: int = Field(description="How many paths the package has")
     latency_ms: int

@@ -175,7 +175,8 @@ EVENTS = t.StructType(
         c.texts("removed", "Subscribers where a command removed it"),
         c.texts("failed", "Subscribers that gave it up"),
         c.texts(
-            "skipped", "Subscribers that passed it: the golden one did not import it, or not for it"
+            "skipped",
+            "Subscribers that passed it: the golden one lacks it, not for it, or a DUPLICATE",
         ),
         c.texts("away", "Subscribers of the last day that were not live then"),
     ]
@@ -221,7 +222,7 @@ DELIVERY = t.StructType(
         c.long("removed", "Packages removed by a command or given up", "packages"),
         c.long(
             "skipped",
-            "Packages passed: the golden subscriber did not import, or not for it",
+            "Packages passed: the golden subscriber did not import, or not for it; no duplicates",
             "packages",
         ),
         c.long(
@@ -248,7 +249,7 @@ SLOWEST = t.StructType(
         _SUBSCRIBER,
         _AGENT,
         *_HOUR,
-        c.integer("rank", "1 is the slowest of the hour; 20 are kept"),
+        c.integer("rank", "1 is the slowest of the subscriber, agent and hour; 20 are kept"),
         c.text("path", "First path of the package, deep ones first; at most 500 characters"),
         c.long("paths", "How many paths the package has", "paths"),
         c.long("latency_ms", "Accepted → imported", c.MS),

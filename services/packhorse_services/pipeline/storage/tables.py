@@ -38,7 +38,7 @@ MEANINGS: Mapping[str, str] = {
     DELIVERY: "How a subscriber did: a row for each subscriber, publisher agent and hour in which "
     "it announced itself or something happened",
     FAILURES: "How often a subscriber failed, by hour and reason",
-    SLOWEST: "The 20 packages that took a subscriber longest, by hour",
+    SLOWEST: "The 20 packages that took a subscriber longest, by publisher agent and hour",
     PUBLISHING: "What was published: a row for each publisher agent and hour",
     SUBSCRIPTIONS: "How far each subscription was at the end of each hour; what the next run of "
     "`measures` begins with",
