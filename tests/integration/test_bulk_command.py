@@ -193,11 +193,12 @@ def test_what_was_prepared_is_sent_and_reported(
 
 
 @pytest.mark.parametrize("token", ["", "mine"])
-def test_the_settings_token_goes_to_their_publisher_alone(
+def test_the_publisher_gets_the_token_of_the_settings(
     run: Run, location: Location, fake: FakePublisher, token: str
 ) -> None:
     prepared(location, "a")
-    assert run("--deep", "/top", "--id", "a", SERVER=fake.url, TOKEN=token)[0] == 0
+    settings = {"PUBLISHER_URL": fake.url, "PUBLISHER_TOKEN": token}
+    assert run("--deep", "/top", "--id", "a", **settings)[0] == 0
     assert fake.tokens == {f"Bearer {token}" if token else ""}
 
 

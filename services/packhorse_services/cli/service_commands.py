@@ -47,8 +47,10 @@ def become(
 ) -> NoReturn:
     """Go on as the service's command line, whose end is that of this process, by `SystemExit`.
 
-    What both import is imported once. `settings` win over the environment.
+    What both import is imported once. `settings` win over the environment, and the files it names.
     """
+    for name in settings or ():
+        os.environ.pop(f"{name}_FILE", None)
     os.environ.update(_environment(connection, service), **(settings or {}))
     sys.argv = [service, *arguments]
     import_module(f"packhorse_services.{service}.__main__").main()

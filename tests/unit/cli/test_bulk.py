@@ -1,8 +1,10 @@
 """`packhorse distribute --bulk`: which options it takes, and what the pipeline is given."""
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NoReturn
 
 import pytest
@@ -57,4 +59,22 @@ def test_the_pipeline_gets_publisher_and_token_by_its_environment(
     before = ["--data", str(tmp_path), "--server", "http://author:1", "--token", "s3cret"]
     assert run([*before, "distribute", "--deep", "/a", "--bulk", "--id", "x"]) == code
     assert pipeline.arguments == ["bulk", "--deep", "/a", "--id", "x"]
-    assert pipeline.settings == {"PACKHORSE_SERVER": "http://author:1", "PACKHORSE_TOKEN": "s3cret"}
+    assert pipeline.settings == {
+        "PACKHORSE_PUBLISHER_URL": "http://author:1",
+        "PACKHORSE_PUBLISHER_TOKEN": "s3cret",
+    }
+
+
+def test_what_the_command_names_wins_over_a_file_that_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    environment = {"PACKHORSE_PUBLISHER_TOKEN_FILE": "token"}
+    monkeypatch.setattr(os, "environ", environment)
+    monkeypatch.setattr(sys, "argv", [])
+    monkeypatch.setattr(service_commands, "import_module", lambda _: SimpleNamespace(main=int))
+    with pytest.raises(SystemExit):
+        service_commands.pipeline(
+            Connection(tmp_path), ["bulk"], {"PACKHORSE_PUBLISHER_TOKEN": "s3cret"}
+        )
+    assert environment["PACKHORSE_PUBLISHER_TOKEN"] == "s3cret"
+    assert "PACKHORSE_PUBLISHER_TOKEN_FILE" not in environment, "both would be refused"

@@ -22,7 +22,7 @@ def refused(*tasks: str) -> int:
         ("serve", "and not 'serve'"),
         ("", "and not ''"),
         ("snapshot '--keep 3", "can't be read: No closing quotation"),
-        ("mark --safety-age-hour 3", "No such option"),
+        ("mark --goone x", "No such option"),
         ("snapshot --keep 0", "Invalid value for '--keep'"),
         ("--keep", "not '--keep'; write a task with its options in quotes"),
     ],

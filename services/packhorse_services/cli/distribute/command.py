@@ -129,7 +129,10 @@ def _in_bulk(connection: Connection, paths: list[str], options: DistributeOption
         raise CommandFailed(BULK_USAGE, Exit.USAGE)
     token = connection.token()
     # By the environment, for anybody may read the arguments of a process.
-    settings = {"PACKHORSE_SERVER": connection.publisher_url(), "PACKHORSE_TOKEN": token or ""}
+    settings = {
+        "PACKHORSE_PUBLISHER_URL": connection.publisher_url(),
+        "PACKHORSE_PUBLISHER_TOKEN": token or "",
+    }
     named = ["--id", options.bulk_id] if options.bulk_id else []
     service_commands.pipeline(connection, ["bulk", "--deep", *paths, *named], settings)
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import typer
-from pydantic import ByteSize, SecretStr, TypeAdapter, ValidationError
+from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from packhorse.content.node import check_path
 from packhorse.runtime import logs
@@ -50,33 +50,10 @@ class ExportOptions:
     ] = "64MiB"  # type: ignore[assignment]  # the parser takes it
 
 
-@dataclass(frozen=True, kw_only=True)
-class PublisherOptions:
-    """The publisher that distributes it."""
-
-    server: Annotated[
-        str | None,
-        typer.Option(
-            envvar="PACKHORSE_SERVER",
-            help="The publisher's URL.",
-            show_default="PACKHORSE_PUBLISHER_URL",
-        ),
-    ] = None
-    token: Annotated[
-        str | None,
-        typer.Option(
-            envvar="PACKHORSE_TOKEN",
-            help="A bearer token.",
-            show_default="PACKHORSE_PUBLISHER_TOKEN",
-        ),
-    ] = None
-
-
 @with_options
 def bulk(
     *,
     chosen: ExportOptions,
-    where: PublisherOptions,
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Let no further part of --id go out.")
     ] = False,
@@ -91,17 +68,14 @@ def bulk(
     if chosen.bulk_id is not None and not _ID.fullmatch(chosen.bulk_id):
         raise TaskRefused("--id is up to 90 letters, digits, dots, dashes and underscores")
     if cancel:
-        _cancel(
-            settings, chosen.bulk_id, chosen.deep, *_publisher(settings, where.server, where.token)
-        )
+        _cancel(settings, chosen.bulk_id, chosen.deep)
         return
     if chosen.deep is None:
         raise TaskRefused("name the path to distribute with --deep")
     export = _export(
         settings, check_path(chosen.deep), chosen.bulk_id, chosen.part_nodes, chosen.part_bytes
     )
-    publisher = _publisher(settings, where.server, where.token)
-    _distribute(settings, export, *publisher, as_json=as_json)
+    _distribute(settings, export, as_json=as_json)
 
 
 def _export(
@@ -119,25 +93,13 @@ def _export(
     )
 
 
-def _publisher(settings: Settings, server: str | None, token: str | None) -> tuple[str, str | None]:
-    """Return where the publisher is, and the token for it.
-
-    The settings' own token goes to the settings' own publisher alone.
-    """
-    if server:
-        return server, token or None
-    return settings.publisher_url, token or _secret(settings.publisher_token)
-
-
 def default_id(deep: str) -> str:
     """Return an id that nobody has: what the path is called, the time, and chance."""
     name = re.sub(r"[^A-Za-z0-9]+", "-", deep.rpartition("/")[2])[:40].strip("-") or "all"
     return f"{name}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
 
 
-def _distribute(
-    settings: Settings, export: Export, server: str, token: str | None, *, as_json: bool
-) -> None:
+def _distribute(settings: Settings, export: Export, *, as_json: bool) -> None:
     from packhorse_services.pipeline.bulk.run import distribute
 
     def begins() -> None:
@@ -145,7 +107,7 @@ def _distribute(
             _print(export.bulk_id)
         _say(f"bulk distribution {export.bulk_id}; after an interruption go on with --id")
 
-    done = distribute(settings, export, server, token, begins)
+    done = distribute(settings, export, settings.publisher_url, _token(settings), begins)
     if as_json:
         _print(json.dumps({"id": export.bulk_id, "deep_path": export.deep_path, **asdict(done)}))
     again = f", {done.exported_again} exports again" if done.exported_again else ""
@@ -153,24 +115,23 @@ def _distribute(
     _say(f"{done.sent} parts sent{earlier}{again}; {done.nodes} nodes in {done.seconds:.1f} s")
 
 
-def _cancel(
-    settings: Settings, bulk_id: str | None, deep: str | None, server: str, token: str | None
-) -> None:
+def _cancel(settings: Settings, bulk_id: str | None, deep: str | None) -> None:
     from packhorse_services.pipeline.bulk.cancelling import cancel
     from packhorse_services.pipeline.bulk.state import BulkState
 
     if bulk_id is None:
         raise TaskRefused("name what to cancel with --id")
     state = BulkState(Location.parse(settings.tables_url), bulk_id)
-    _say(cancel(state, bulk_id, deep, server, token))
+    _say(cancel(state, bulk_id, deep, settings.publisher_url, _token(settings)))
 
 
 def _quiet(settings: Settings) -> None:
     logs.configure("console" if sys.stderr.isatty() else settings.log_format, settings.log_level)
 
 
-def _secret(value: SecretStr | None) -> str | None:
-    return None if value is None else value.get_secret_value()
+def _token(settings: Settings) -> str | None:
+    token = settings.publisher_token
+    return token.get_secret_value() or None if token else None
 
 
 def _print(text: str) -> None:

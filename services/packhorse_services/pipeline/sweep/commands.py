@@ -2,13 +2,11 @@
 
 import json
 import re
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 from pyspark.sql import SparkSession
 
-from packhorse.runtime.command_options import with_options
 from packhorse.runtime.configuration import loaded
 from packhorse_services.pipeline.engine.session import running_spark
 from packhorse_services.pipeline.errors import TaskRefused
@@ -16,7 +14,6 @@ from packhorse_services.pipeline.pieces import cores
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.sweep import marking, sweeping
-from packhorse_services.pipeline.sweep.marking import HOUR_MS
 from packhorse_services.pipeline.sweep.report import SUMMARY, MarkSummary, Totals
 from packhorse_services.pipeline.sweep.stores import Stores, stores_of
 
@@ -30,9 +27,6 @@ _MARK_ID = re.compile(r"mark-[0-9]{1,16}-[0-9a-f]{8}")
 
 def mark_command(
     gone: GoneOption = None,
-    safety_age_hours: Annotated[
-        float, typer.Option("--safety-age-hours", min=2, help="What is younger stays.")
-    ] = 24,
     as_json: JsonOption = False,
 ) -> None:
     """Find the blobs that nobody refers to, write a report, and delete nothing."""
@@ -49,57 +43,39 @@ def mark_command(
                 stores,
                 mark_id,
                 gone=gone or (),
-                safety_age_ms=round(safety_age_hours * HOUR_MS),
                 parts=_parts(spark),
             )
     _report(summary, "unused", summary.unused, as_json=as_json)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SweepOptions:
-    """Which mark, how old it may be, and whether anything is removed."""
-
-    mark_id: Annotated[str, typer.Option("--mark", help="The id that mark has printed.")]
-    gone: GoneOption = None
-    after_minutes: Annotated[
-        float, typer.Option("--after-minutes", min=0, help="Refuse a mark that is younger.")
-    ] = 15
-    max_age_hours: Annotated[
-        float,
-        typer.Option(
-            "--max-age-hours", min=0, max=24, help="Refuse a mark that is older; its lists go then."
-        ),
-    ] = 24
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look again, remove nothing.")] = False
-
-
-@with_options
-def sweep_command(*, options: SweepOptions, as_json: JsonOption = False) -> None:
+def sweep_command(
+    mark_id: Annotated[str, typer.Option("--mark", help="The id that mark has printed.")],
+    gone: GoneOption = None,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look again, remove nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Remove what a mark has found, if nobody refers to it now either."""
-    if _MARK_ID.fullmatch(options.mark_id) is None:
-        raise TaskRefused(f"{options.mark_id[:80]!r} is no id of a mark")
+    if _MARK_ID.fullmatch(mark_id) is None:
+        raise TaskRefused(f"{mark_id[:80]!r} is no id of a mark")
     settings = loaded(Settings)
     location = Location.parse(settings.tables_url)
-    patience = sweeping.SweepTimes(
-        round(options.after_minutes * 60_000), round(options.max_age_hours * HOUR_MS)
-    )
     with stores_of(settings) as stores:
-        _report_unheard_of(stores, options.gone)
+        _report_unheard_of(stores, gone)
         from packhorse_services.pipeline.sweep.spark_report import SparkReport, last_summary
 
         # Whoever comes too early or late need not wait for a session to be told.
-        before = last_summary(location, options.mark_id)
-        sweeping.sweepable(before, stores, patience)
+        before = last_summary(location, mark_id)
+        sweeping.sweepable(before, stores, sweeping.PATIENCE)
         with running_spark(settings, location, "sweep") as spark:
             summary, going = sweeping.sweep(
-                SparkReport(spark, location, options.mark_id),
+                SparkReport(spark, location, mark_id),
                 stores,
-                gone=options.gone or (),
-                patience=patience,
-                dry_run=options.dry_run,
+                gone=gone or (),
+                dry_run=dry_run,
                 parts=_parts(spark),
             )
-    _report(summary, "would_remove" if options.dry_run else "removed", going, as_json=as_json)
+    _report(summary, "would_remove" if dry_run else "removed", going, as_json=as_json)
 
 
 def _report_unheard_of(stores: Stores, gone: list[str] | None) -> None:
