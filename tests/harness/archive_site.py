@@ -72,7 +72,7 @@ class ArchiveSite:
             origin,
             self.blobs_url,
             choices,
-            ArchiveProgress(bar=False),
+            ArchiveProgress(),
             reached,
             stop or threading.Event(),
         )

@@ -30,7 +30,7 @@ def _told(name: str) -> float | None:
 
 
 def test_a_batch_is_counted_in_what_the_run_says_and_in_the_metrics() -> None:
-    progress = ArchiveProgress(bar=False)
+    progress = ArchiveProgress()
     before, batches = _told("records_total") or 0, _told("batch_seconds_count") or 0
     progress.expect(9)
     assert _told("behind_records") == 9
@@ -43,18 +43,8 @@ def test_a_batch_is_counted_in_what_the_run_says_and_in_the_metrics() -> None:
 
 
 def test_a_batch_without_records_counts_only_for_the_lag() -> None:
-    progress = ArchiveProgress(bar=False)
+    progress = ArchiveProgress()
     progress.expect(2)
     progress.passed(0, 0, seconds=0.1, lag=0)
     assert progress.done == Done()
     assert _told("behind_records") == 0
-
-
-def test_a_bar_goes_on_when_the_query_begins_once_more(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = ArchiveProgress(bar=True)
-    with progress.shown():
-        progress.expect(5)
-        progress.passed(0, 3, seconds=0.1, lag=2)
-        progress.expect(2)
-        progress.passed(1, 2, seconds=0.1, lag=0)
-    assert "5/5" in capsys.readouterr().err

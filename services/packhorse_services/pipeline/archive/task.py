@@ -79,7 +79,7 @@ class Archive:
         `TablesUnusable`, `TaskRefused` (`Overtaken` among it), `TaskFailed`, and the journal's own
         errors.
         """
-        with translated("archive"), self.progress.shown():
+        with translated("archive"):
             prepare(self.location)
             self._archive(keep)
 
