@@ -45,7 +45,6 @@ def same_headers(one: Mapping[str, bytes], other: Mapping[str, bytes]) -> bool:
     return {**one, SAID: b""} == {**other, SAID: b""}
 
 
-_BATCH_BYTES = 8 * 1024 * 1024
 _BATCH_RECORDS = 5_000
 _POLL_S = 1.0
 _PATIENCE_S = 60.0
@@ -60,8 +59,7 @@ def read_batches(journal: Journal, wanted: OffsetRange, identity: str) -> Iterat
     """Yield the records of a range, in order.
 
     Raises `HistoryGap` when one of them is gone, `JournalUnavailable` when they do not come. It
-    does not use `read_to`, which knows no bound in bytes and gives up when the journal is away,
-    whereas this waits for its restart.
+    does not use `read_to`, which gives up when the journal is away: this waits for its restart.
     """
     topic, partition, end = wanted.topic, wanted.partition, wanted.end
     with journal.reader(topic, wanted.start, partition=partition) as reader:
@@ -84,7 +82,7 @@ def read_batches(journal: Journal, wanted: OffsetRange, identity: str) -> Iterat
 def _poll(reader: Reader, left: int, *, until: float) -> Sequence[Record]:
     """Return the next records; none while the journal is away, which is an error after `until`."""
     try:
-        return reader.poll(_POLL_S, max_records=min(left, _BATCH_RECORDS), max_bytes=_BATCH_BYTES)
+        return reader.poll(_POLL_S, max_records=min(left, _BATCH_RECORDS))
     except OffsetOutOfRange as error:
         raise HistoryGap(
             f"offset {error.wanted} of {error.topic}/{error.partition} left the journal while it "
