@@ -19,10 +19,9 @@ from rich.progress import (
 from packhorse.runtime.plain_text import plain
 from packhorse_services.cli.client.failures import CommandFailed
 
-_UNBOUNDED = 10_000
 _WATCH_S = 2.0
 
-data = Console(highlight=False, width=None if sys.stdout.isatty() else _UNBOUNDED)
+data = Console(highlight=False)
 talk = Console(stderr=True, highlight=False)
 
 

@@ -7,36 +7,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
 from packhorse.runtime.plain_text import one_line
 from packhorse_services.cli.client import output
 
-_STATE_STYLES = {
-    "IDLE": "green",
-    "IMPORTED": "green",
-    "APPLIED": "green",
-    "DISTRIBUTED": "green",
-    "PARTLY_DISTRIBUTED": "yellow",
-    "BLOCKED": "red",
-    "GAP": "red",
-    "JOURNAL_MISMATCH": "red",
-    "REMOVED_FAILED": "red",
-    "STALE": "yellow",
-    "PAUSED": "yellow",
-    "STOPPED": "yellow",
-    "REJECTED": "red",
-    "RETRYING": "yellow",
-    "SKIPPED": "yellow",
-    "DUPLICATE": "yellow",
-    "ACTIVE": "green",
-    "GIVEN_UP": "red",
-    "ERROR": "red",
-    "DROPPED": "yellow",
-    "FAILED": "red",
-    "CANCELLED": "yellow",
+_BETWEEN = 3
+_STATES = {
+    "green": "IDLE IMPORTED APPLIED DISTRIBUTED ACTIVE",
+    "yellow": "PARTLY_DISTRIBUTED STALE PAUSED STOPPED RETRYING SKIPPED DUPLICATE DROPPED "
+    "CANCELLED",
+    "red": "BLOCKED GAP JOURNAL_MISMATCH REMOVED_FAILED REJECTED GIVEN_UP ERROR FAILED",
 }
+_STYLES = {state: style for style, states in _STATES.items() for state in states.split()}
 
 
 class Format(enum.StrEnum):
@@ -78,9 +61,9 @@ class View:
         else:
             columns = {**self.columns, **(self.wide if form is Format.WIDE else {})}
             if self.whole:
-                output.data.print(table(self.whole, [document]))
+                show_table(self.whole, [document])
                 output.line("")
-            output.data.print(table(columns, document[self.rows]))
+            show_table(columns, document[self.rows])
             if not document[self.rows]:
                 output.report("nothing to show" + (" on this page" if document.get("next") else ""))
             elif note := self.note(document):
@@ -248,14 +231,18 @@ PRODUCER = View(
 )
 
 
-def table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Return the rows as a table of plain columns."""
-    shown = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    for title in columns:
-        shown.add_column(title, no_wrap=True)
-    for row in rows:
-        shown.add_row(*(_cell(field, _reach(row, field)) for field in columns.values()))
-    return shown
+def show_table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write the rows to stdout as plain columns; a terminal wraps what is too long for it."""
+    lines = [[Text(title, "bold") for title in columns]]
+    lines += [[_cell(field, _reach(row, field)) for field in columns.values()] for row in rows]
+    for column in zip(*lines, strict=True):
+        width = max(cell.cell_len for cell in column) + _BETWEEN
+        for cell in column:
+            cell.pad_right(width - cell.cell_len)
+    for line in lines:
+        shown = Text().join(line)
+        shown.rstrip()
+        output.data.print(shown, soft_wrap=True)
 
 
 def _reach(row: Mapping[str, Any], field: str) -> Any:
@@ -275,16 +262,16 @@ def _bounds(row: Mapping[str, Any], field: str) -> str | None:
     return f"{row[f'{prefix}at_least']}–{row[f'{prefix}at_most']}"
 
 
-def _shown(text: str) -> str:
-    """Return a text that a table shows as it is: neither markup nor what steers a terminal."""
-    return escape(one_line(text))
-
-
 def _seconds(value: float) -> str:
     return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f}".removesuffix(".0") + " s"
 
 
-def _cell(field: str, value: Any) -> str:
+def _cell(field: str, value: Any) -> Text:
+    style = _STYLES.get(value, "") if field == "state" else ""
+    return Text(one_line(_cell_text(field, value)), style)
+
+
+def _cell_text(field: str, value: Any) -> str:
     if value is None or value in ("", [], {}):
         return "-"
     if isinstance(value, bool):
@@ -292,9 +279,7 @@ def _cell(field: str, value: Any) -> str:
     if isinstance(value, dict):
         value = [f"{name} at {one}" for name, one in value.items()]
     if isinstance(value, list):
-        return _shown(f"{value[0]}" + (f" (+{len(value) - 1})" if len(value) > 1 else ""))
+        return f"{value[0]}" + (f" (+{len(value) - 1})" if len(value) > 1 else "")
     if field.endswith(("_s", "lag_seconds")):
         return f"{value:.0f} s" if field == "lag_seconds" else _seconds(value)
-    if field == "state" and (style := _STATE_STYLES.get(value)):
-        return f"[{style}]{_shown(value)}[/]"
-    return _shown(str(value))
+    return str(value)

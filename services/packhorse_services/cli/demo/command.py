@@ -146,7 +146,7 @@ class Demo:
         """Compare every subscriber with the author. Raises `CommandFailed` when one differs."""
         author, *others = holdings(self.connection.directory, self.subscribers, ROOT)
         rows = [_row(author, author), *(_row(one, author) for one in others)]
-        output.data.print(views.table({name.upper(): name for name in rows[0]}, rows))
+        views.show_table({name.upper(): name for name in rows[0]}, rows)
         if not all(one.equals(author) for one in others):
             raise CommandFailed("a subscriber differs from the author")
 
@@ -252,7 +252,7 @@ def _show_where(stack: RunningStack) -> None:
     addresses = {"publisher": stack.publisher, "content": stack.content, **stack.subscribers}
     rows = [{"name": name, "url": url} for name, url in addresses.items()]
     output.line("")
-    output.data.print(views.table({"PROGRAM": "name", "ADDRESS": "url"}, rows))
+    views.show_table({"PROGRAM": "name", "ADDRESS": "url"}, rows)
 
 
 def _show_calls(run: Demo, page: str) -> None:

@@ -21,7 +21,7 @@ from packhorse_services.cli.client.connection import client_of
 from packhorse_services.cli.client.data_directory import DataDirectory
 from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.stack_options import StackOptions
-from packhorse_services.cli.client.views import table
+from packhorse_services.cli.client.views import show_table
 from packhorse_services.cli.stack.child import ChildProcess, ChildProgram, bound_log
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from packhorse_services.cli.stack.forked import ForkServer
@@ -215,7 +215,7 @@ def _show(stack: RunningStack, token: str | None, *, as_json: bool) -> None:
         "console": stack.console,
     }
     rows = [{"name": name, "url": url} for name, url in addresses.items()]
-    output.data.print(table({"PROGRAM": "name", "ADDRESS": "url"}, rows))
+    show_table({"PROGRAM": "name", "ADDRESS": "url"}, rows)
     output.line(f"console {stack.console}/pages/overview")
     if link := _sign_in_link(stack):
         output.line(f"sign in {link}  (once, within 10 minutes)")
