@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from packhorse_services.cli.stack import embedded
+from packhorse_services.cli.stack import embedded, ports
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from packhorse_services.cli.stack.postgres_binaries import (
     PostgresFailed,
@@ -247,6 +247,14 @@ def test_a_first_start_that_was_cut_short_begins_anew() -> None:
             assert server.running()
         finally:
             server.stop("immediate")
+
+
+def test_the_next_run_has_the_same_port(running: EmbeddedPostgres) -> None:
+    running.stop()
+    ports._given.clear()  # it is another process
+    again = EmbeddedPostgres(running.home)
+    again.start()
+    assert again.port == running.port, "programs that joined the stack know its URL"
 
 
 def test_a_stopped_server_says_so(server: EmbeddedPostgres) -> None:

@@ -22,7 +22,7 @@ from packhorse_services.cli.stack.layout import (
     plan,
     subscriber_names,
 )
-from packhorse_services.cli.stack.ports import free_ports, is_free
+from packhorse_services.cli.stack.ports import free_port, free_ports, is_free
 
 
 def test_free_ports_are_different_and_free() -> None:
@@ -39,6 +39,17 @@ def test_a_port_is_given_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {*first, *second} <= {*range(29_000, 29_200)}
     with pytest.raises(CommandFailed, match=r"PACKHORSE_PORTS: only \d+ of 100 ports are free"):
         free_ports(100)
+
+
+def test_the_last_port_is_given_again_where_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PACKHORSE_PORTS", "29200-29399")
+    free = next(port for port in range(29_200, 29_400) if is_free(port))
+    assert free_port(free) == free
+    assert free_port(free) != free, "it was given to another program"
+    assert free_port(1) in range(29_200, 29_400)
+    ports._given.clear()
+    with socket.create_server(("127.0.0.1", free)):
+        assert free_port(free) != free
 
 
 @pytest.mark.parametrize("text", ["", "1", "a-b", "2-1", "0-9", "1-65536", "1-2-3"])

@@ -1,6 +1,7 @@
 """A real PostgreSQL from a wheel, run as a child of ours: no apt, no Docker, no root needed."""
 
 import os
+import re
 import secrets
 import shutil
 import time
@@ -183,7 +184,7 @@ class EmbeddedPostgres:
 
     def _launch(self) -> None:
         self._forget_reused_pid()
-        port = self.port or free_port()
+        port = self.port or free_port(self._last_port())
         self.log.touch(mode=0o600)
         give_away(self.log, server_user(self.data))
         said_before = self.log.stat().st_size
@@ -229,6 +230,15 @@ class EmbeddedPostgres:
         except FileNotFoundError:
             return []
         return lines if lines[0].isdecimal() else []  # a loss of power leaves it empty
+
+    def _last_port(self) -> int:
+        """Return the port of the last run, which programs that joined the stack know; 0: none."""
+        try:
+            said = (self.data / "postmaster.opts").read_text()
+        except FileNotFoundError:
+            return 0
+        found = re.search(r'"-p" "(\d+)"', said)
+        return int(found.group(1)) if found else 0
 
     def _check_identity(self) -> None:
         try:

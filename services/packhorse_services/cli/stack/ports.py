@@ -11,8 +11,11 @@ _given: deque[int] = deque(maxlen=1_000)
 """Those of late: the programs that they are for may not listen yet."""
 
 
-def free_port() -> int:
-    """Return a port of loopback that nobody listens on now."""
+def free_port(last: int = 0) -> int:
+    """Return a port of loopback that nobody listens on now: `last`, where it is still one."""
+    if last in port_range() and last not in _given and is_free(last):
+        _given.append(last)
+        return last
     return free_ports(1)[0]
 
 
