@@ -11,6 +11,7 @@ from packhorse.client.exchange import Document
 from packhorse.runtime.command_options import with_options
 from packhorse_services.cli.client import output
 from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.options import Key, ReleaseName, Timeout, WaitForAll
 from packhorse_services.cli.distribute.command import (
     Action,
@@ -85,11 +86,14 @@ def remove(context: typer.Context, named: ReleaseName, paths: SomePaths) -> None
 def schedule(
     context: typer.Context,
     named: ReleaseName,
-    at: Annotated[
-        str | None, typer.Option(help="When it goes out; without it: not before it is told to.")
-    ] = None,
+    at: At = None,
+    never: Annotated[
+        bool, typer.Option("--never", help="Not before it is scheduled again, or sent.")
+    ] = False,
 ) -> None:
     """Let a release go out at another moment; one that failed is tried again then."""
+    if (at is None) is not never:
+        raise CommandFailed("name a moment with --at, or --never", Exit.USAGE)
     with context.ensure_object(Connection).publisher() as publisher:
         _report(publisher.reschedule_release(named, at))
 

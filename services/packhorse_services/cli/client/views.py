@@ -251,11 +251,13 @@ def _reach(row: Mapping[str, Any], field: str) -> Any:
         if not isinstance(value, Mapping):
             return None
         value = value.get(part)
-    return _bounds(row, field) if value is None else value
+    return _instead(row, field) if value in (None, "") else value
 
 
-def _bounds(row: Mapping[str, Any], field: str) -> str | None:
-    """Return what is known of a length that is not known exactly, as `12–40`."""
+def _instead(row: Mapping[str, Any], field: str) -> str | None:
+    """Return what is known of a length that is not known exactly, as `12–40`; for a name the id."""
+    if field == "name":
+        return row.get("id")
     prefix = {"length": "", "behind": "behind_"}.get(field)
     if prefix is None or f"{prefix}at_least" not in row:
         return None
