@@ -189,9 +189,11 @@ def sendable(headers: Mapping[str, str]) -> dict[str, str]:
 def segment(name: str) -> str:
     """Return a name as one segment of a path, whatever characters it has.
 
-    Raises `Misused` for an empty one, `.` and `..`, which name another resource on their way, and
-    for what is no Unicode.
+    Raises `Misused` for an empty one, `.` and `..`, which name another resource on their way, for
+    what is no Unicode, and for what is no text, such as a document in the place of its id.
     """
+    if not isinstance(name, str):
+        raise Misused(f"a name or id is a text, no {type(name).__name__}")
     if name in ("", ".", ".."):
         raise Misused(f"{name!r} is no name")
     with _encoding():
@@ -269,6 +271,13 @@ def _page(path: str, limit: int, service: ServiceName) -> Operation[Document]:
 
 
 def deadline_in(seconds: float | None) -> Operation[float]:
-    """Return when so many seconds will have passed; never for None."""
+    """Return when so many seconds will have passed; never for None. Raises `Misused` for a bool."""
+    require_seconds(seconds)
     now: float = yield Pause()
     return math.inf if seconds is None else now + seconds
+
+
+def require_seconds(wait: float | None) -> None:
+    """Raise `Misused` for True, which would be a wait of one second."""
+    if isinstance(wait, bool):
+        raise Misused("wait= is seconds, such as 60")

@@ -117,9 +117,9 @@ def test_waiting_ends_with_the_first_failure_and_names_it(do: Do, service: Servi
     assert found.failed == {"sub2": "REMOVED_FAILED CheckViolation"}
 
 
-def test_waiting_has_an_end(do: Do, service: Service) -> None:
+def test_waiting_has_an_end_and_names_what_goes_on(do: Do, service: Service) -> None:
     service.answers = [ACCEPTED, fine(state="QUEUED", subscribers=[at("sub1", "QUEUED")])]
-    with pytest.raises(NotInTime) as failed:
+    with pytest.raises(NotInTime, match="the distribution d1 is QUEUED") as failed:
         do("distribute", "/a", wait=-1.0)
     assert failed.value.document["state"] == "QUEUED"
 

@@ -12,6 +12,7 @@ from packhorse.client.exchange import (
     given,
     listed,
     requested,
+    require_seconds,
     segment,
     with_query,
 )
@@ -36,16 +37,14 @@ def clear(
     applied: `removed` says how many packages were removed. Raises as `command_ended` does.
     """
     headers = {} if if_match is None else {"If-Match": if_match}
-    cleared = yield from requested(
-        Request(
-            "POST",
-            f"/queues/{segment(subscriber)}/clear",
-            body=given(up_to_offset=up_to),
-            headers=headers,
-            repeatable=up_to is not None or if_match is not None,
-        )
+    clearing = Request(
+        "POST",
+        f"/queues/{segment(subscriber)}/clear",
+        body=given(up_to_offset=up_to),
+        headers=headers,
+        repeatable=up_to is not None or if_match is not None,
     )
-    return (yield from _ended(cleared, wait))
+    return (yield from _commanded(clearing, wait))
 
 
 def clear_bound(subscriber: str, *, up_to: int | None = None) -> Operation[Document]:
@@ -75,8 +74,7 @@ def stop(subscriber: str, *, wait: float | None = None) -> Operation[Document]:
 def retry(subscriber: str, *, wait: float | None = None) -> Operation[Document]:
     """Let a subscriber try the package that failed again at once; its back-off begins anew."""
     path = f"/subscribers/{segment(subscriber)}/retry"
-    command = yield from requested(Request("POST", path, body={}, repeatable=True))
-    return (yield from _ended(command, wait))
+    return (yield from _commanded(Request("POST", path, body={}, repeatable=True), wait))
 
 
 def reset(subscriber: str, offset: int, *, wait: float | None = None) -> Operation[Document]:
@@ -84,16 +82,14 @@ def reset(subscriber: str, offset: int, *, wait: float | None = None) -> Operati
 
     Raises `Conflict` for one that is not stopped.
     """
-    command = yield from requested(
-        Request(
-            "PATCH",
-            f"/subscribers/{segment(subscriber)}/offset",
-            body={"offset": offset},
-            headers={"Content-Type": "application/merge-patch+json"},
-            repeatable=True,
-        )
+    moving = Request(
+        "PATCH",
+        f"/subscribers/{segment(subscriber)}/offset",
+        body={"offset": offset},
+        headers={"Content-Type": "application/merge-patch+json"},
+        repeatable=True,
     )
-    return (yield from _ended(command, wait))
+    return (yield from _commanded(moving, wait))
 
 
 def command(command_id: str) -> Operation[Document]:
@@ -148,17 +144,18 @@ def announced(subscriber: str, action: Control, seconds: float = 60.0) -> Operat
 
 def _control(subscriber: str, action: Control, wait: float | None) -> Operation[Document]:
     path = f"/subscribers/{segment(subscriber)}/{action}"
-    command = yield from requested(Request("PUT", path))
+    deadline = yield from deadline_in(wait)
+    command = yield from _commanded(Request("PUT", path), wait)
     if wait is not None:
-        deadline = yield from deadline_in(wait)
-        command = yield from _ended(command, wait)
         yield from announced(subscriber, action, deadline - (yield Pause()))
-    return Document(command)
+    return command
 
 
-def _ended(command: Any, wait: float | None) -> Operation[Document]:
+def _commanded(request: Request, wait: float | None) -> Operation[Document]:
+    require_seconds(wait)
+    command = yield from requested(request)
     if wait is None:
-        return Document(command)
+        return command
     return Document({**command, **(yield from command_ended(command["command_id"], wait))})
 
 

@@ -17,6 +17,7 @@ from packhorse.client.exchange import (
     listed,
     repeated_by_key,
     requested,
+    require_seconds,
     segment,
     with_query,
 )
@@ -45,7 +46,6 @@ def distribute(
     """Publish nodes, and with `deep` all that is below, to all subscribers; once (R5).
 
     With `to` they are for the subscribers of these names alone, and the others pass them over.
-
     With `at` they go out later, as the author has them then, and are a release until then, which
     `reschedule_release` and `cancel_release` take by its id. A text is RFC 3339, or "now".
 
@@ -57,6 +57,7 @@ def distribute(
         NotInTime: it is out, and not everywhere yet.
         Refused, Misused.
     """
+    require_seconds(wait)
     body = {"action": action, **paths_of(paths, deep), **given(at=moment_text(at))}
     body |= targets_of(to)
     accepted = yield from request(body, key, awaited=wait is not None)
@@ -133,7 +134,10 @@ def wait_for(distribution_id: str, seconds: float = 60.0) -> Operation[Document]
             return Document({**found, "failed": Document(failed)})
         now = yield Pause(_POLL_S)
         if now > deadline:
-            text = f"not everywhere after {seconds:g} s: the distribution is {found['state']}"
+            text = (
+                f"not everywhere after {seconds:g} s: the distribution {distribution_id} is "
+                f"{found['state']}"
+            )
             raise NotInTime(text, found)
 
 
