@@ -53,19 +53,19 @@ class _ImpatientClient(AsyncClient):
         answer = asyncio.create_task(super()._done(effect))
         try:
             await asyncio.wait({answer}, timeout=_SILENT_S)
-            if answer.done() or await self._lives(effect.service) or answer.done():
+            if answer.done() or await self._lives(effect) or answer.done():
                 return await answer
-            url = self._targets.of(effect.service).url
+            url = self._targets.of(effect).url
             raise NoAnswerInTime(f"{url} does not even say that it lives: {_WHY}")
         except NoAnswer as error:
             raise type(error)(f"the {effect.service} service: {error}", error.key) from error
         finally:
             answer.cancel()
 
-    async def _lives(self, service: ServiceName) -> bool:
+    async def _lives(self, request: Request) -> bool:
         """Return whether a service answers anything at all: its process may be stopped."""
         try:
-            url = f"{self._targets.of(service).url}/livez"
+            url = f"{self._targets.of(request).url}/livez"
             await self._http.get(url, timeout=_LIVES_S)
         except httpx.HTTPError:
             return False

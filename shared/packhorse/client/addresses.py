@@ -33,22 +33,29 @@ class Addresses:
     urls: Mapping[ServiceName, str] = field(default_factory=dict)
     token: str | None = None
     stack: StackFolder | None = None
+    options: Mapping[ServiceName, str] = field(default_factory=dict)
+    """What says a URL where no argument of a client does."""
 
-    def url(self, service: ServiceName) -> str:
-        """Return a service's URL. Raises `Misused` when nothing says it."""
+    def url(self, service: ServiceName, subscriber: str = "") -> str:
+        """Return a service's URL; in a stack, that of the subscriber where one is named.
+
+        Raises `Misused` when nothing says it.
+        """
         if service in self.urls:
             return checked_url(self.urls[service])
         argument = "url" if service == "publisher" else service
         given = f"no {argument}= was given, no {_VARIABLES[service]}"
+        if option := self.options.get(service):
+            given = f"no {option} was given"
         if self.stack is None:
             raise Misused(f"{given}: nothing says where the {service} service is")
         try:
             running = self.stack.running()
         except NotRunning as error:
             raise Misused(f"{given}, and {error}") from error
-        url = getattr(running, service, None)
+        url = running.subscribers.get(subscriber) if subscriber else getattr(running, service, None)
         if url is None:
-            has = _instead_of(service, running)
+            has = f"no {subscriber}" if subscriber else _instead_of(service, running)
             raise Misused(f"{given}, and the stack on {self.stack.root} has {has}")
         return str(url)
 

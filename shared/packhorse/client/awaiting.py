@@ -235,7 +235,7 @@ class AsyncClient(Configured):
         if isinstance(effect, Pause):
             await asyncio.sleep(effect.seconds)
             return time.monotonic()
-        target = self._targets.of(effect.service)
+        target = self._targets.of(effect)
         try:
             sent, body = target.arguments(effect), effect.payload()
             content = in_threads(body) if isinstance(body, Iterator) else body
@@ -247,7 +247,7 @@ class AsyncClient(Configured):
 
     @asynccontextmanager
     async def _opened(self, request: Request) -> AsyncIterator[AsyncIterator[Block]]:
-        target = self._targets.of(request.service)
+        target = self._targets.of(request)
         sent = target.arguments(request)
         try:
             async with aconnect_sse(self._http, **sent, timeout=self.stream_timeout) as source:

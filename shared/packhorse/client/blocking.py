@@ -232,7 +232,7 @@ class Client(Configured):
         if isinstance(effect, Pause):
             time.sleep(effect.seconds)
             return time.monotonic()
-        target = self._targets.of(effect.service)
+        target = self._targets.of(effect)
         try:
             sent = target.arguments(effect)
             with self._http.stream(**sent, content=effect.payload()) as response:
@@ -243,7 +243,7 @@ class Client(Configured):
 
     @contextmanager
     def _opened(self, request: Request) -> Iterator[Iterator[Block]]:
-        target = self._targets.of(request.service)
+        target = self._targets.of(request)
         sent = target.arguments(request)
         try:
             with connect_sse(self._http, **sent, timeout=self.stream_timeout) as source:

@@ -95,6 +95,8 @@ class Request:
     again: frozenset[int] = AWAY | {FULL, TOO_SLOW}
     judge: Callable[[Answer], Exception | None] = lambda _: None
     """Finds the refusal in an answer that is none by its status."""
+    subscriber: str = ""
+    """Whose service it is, where a stack has one for each."""
 
     def may_arrive_twice(self) -> bool:
         """Return whether it can be sent again when nobody knows whether it has arrived."""

@@ -45,7 +45,7 @@ class Targets:
 
     def __init__(self, where: Addresses) -> None:
         self._where = where
-        self._known: dict[ServiceName, Target] = {}
+        self._known: dict[tuple[ServiceName, str], Target] = {}
 
     def with_token(self, token: str | None) -> "Targets":
         """Return the same services for another token, or for none at all."""
@@ -55,12 +55,13 @@ class Targets:
         """Return the same services and these."""
         return Targets(replace(self._where, urls={**self._where.urls, **urls}))
 
-    def of(self, service: ServiceName) -> Target:
-        """Return a service's target. Raises `Misused` when nothing says where it is."""
-        if service not in self._known:
-            found = Target(self._where.url(service), self._where.headers(service))
-            self._known[service] = found
-        return self._known[service]
+    def of(self, request: Request) -> Target:
+        """Return where a request goes. Raises `Misused` when nothing says where that is."""
+        named = request.service, request.subscriber
+        if named not in self._known:
+            headers = self._where.headers(request.service)
+            self._known[named] = Target(self._where.url(*named), headers)
+        return self._known[named]
 
 
 class Configured:

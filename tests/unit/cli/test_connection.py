@@ -46,11 +46,11 @@ def test_of_several_servers_those_of_the_stack_get_its_token(
     directory = DataDirectory(data)
     with directory.claimed():
         directory.publish(stack, {})
-        others = {"content": stack.content, "subscriber": "http://elsewhere.example"}
-        found = Connection(data).addresses(others)
+        others = {"content": None, "subscriber": "http://elsewhere.example"}
+        found = Connection(data).addresses(others, {})
         sent = [bool(found.headers(one)) for one in ("publisher", "content", "subscriber")]
         assert sent == [True, True, False]
-        named = Connection(data, token_text="mine").addresses(others)
+        named = Connection(data, token_text="mine").addresses(others, {})
         assert named.headers("subscriber") == {"Authorization": "Bearer mine"}
 
 

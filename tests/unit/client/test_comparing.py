@@ -39,6 +39,8 @@ class World:
     meanwhile: dict[int, Callable[[], object]] = field(default_factory=dict)
     sent: list[Any] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
+    asked: set[tuple[str, str]] = field(default_factory=set)
+    """Which services, and whose."""
     refused: dict[str, type[Refused]] = field(default_factory=dict)
     """For which paths a distribution is refused."""
     path_filter: PathFilter = EVERYTHING
@@ -63,6 +65,7 @@ class World:
 
     def _answer(self, request: Any) -> Answer:
         assert isinstance(request, Request)
+        self.asked.add((request.service, request.subscriber))
         content = {"content": self.author, "subscriber": self.there}.get(request.service)
         document = self._published(request) if content is None else _page(request.path, content)
         return _Answered(request.path, 200, {}, b"", document)
@@ -255,3 +258,10 @@ def test_what_the_author_has_again_or_lost_meanwhile_is_left_out_of_the_mending(
     world = World({}, {}, refused={"/b": Denied})
     with pytest.raises(Denied):
         world.run(mend("sub", rows))
+
+
+@pytest.mark.parametrize("other", [None, "other"])
+def test_each_side_is_asked_by_its_name(other: str | None) -> None:
+    world = World({"/a": "1"}, {"/a": "2"})
+    world.run(compare("/", "sub", other=other))
+    assert world.asked == {("publisher", ""), ("subscriber", "sub"), ("content", other or "")}

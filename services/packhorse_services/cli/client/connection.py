@@ -34,22 +34,6 @@ class Connection:
         """Return where the publisher is. Raises `CommandFailed` when nothing says so."""
         return self._service("publisher")
 
-    def content_of(self, subscriber: str | None) -> str:
-        """Return where the stack serves a subscriber's content, or None for the author's.
-
-        Raises `CommandFailed` when no stack runs, or it has none of this name.
-        """
-        running = self._running()
-        if subscriber is None:
-            return running.content
-        if subscriber not in running.subscribers:
-            raise CommandFailed(
-                f"the stack on {self.directory.root} has no {subscriber}; say where it is with "
-                "--subscriber-url",
-                Exit.USAGE,
-            )
-        return running.subscribers[subscriber]
-
     def topology(self) -> Client:
         """Return a client of the topology service. Raises `CommandFailed` when none is known."""
         return self._client("topology")
@@ -77,10 +61,16 @@ class Connection:
             return self.token_text
         return read_token(self.token_file)
 
-    def addresses(self, others: Mapping[ServiceName, str]) -> Addresses:
-        """Return the publisher and others; the stack's token goes to its own servers only."""
-        urls = {**others, "publisher": self.publisher_url()}
-        return Addresses(urls, self._named_token(), self.directory)
+    def addresses(
+        self, others: Mapping[ServiceName, str | None], options: Mapping[ServiceName, str]
+    ) -> Addresses:
+        """Return the publisher and others, where they are None the stack's; `options` say them.
+
+        The stack's token goes to its own servers only.
+        """
+        urls = {name: url for name, url in others.items() if url is not None}
+        urls["publisher"] = self.publisher_url()
+        return Addresses(urls, self._named_token(), self.directory, options)
 
     def no_token(self) -> str:
         """Say where a token was looked for."""

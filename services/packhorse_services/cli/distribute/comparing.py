@@ -147,10 +147,14 @@ def _compare(client: Client, path: str, options: CompareOptions, found: _Found) 
 
 
 def _client(connection: Connection, options: CompareOptions) -> Client:
-    """Return a client of all three. Raises `CommandFailed` where nothing says where one is."""
+    """Return a client of all three."""
     author = options.other_url if options.other else options.content
-    urls: dict[ServiceName, str] = {
-        "content": author or connection.content_of(options.other),
-        "subscriber": options.subscriber_url or connection.content_of(options.subscriber),
+    urls: dict[ServiceName, str | None] = {
+        "content": author,
+        "subscriber": options.subscriber_url,
     }
-    return Client.of(connection.addresses(urls), words=words())
+    named: dict[ServiceName, str] = {
+        "content": "--other-url" if options.other else "--content",
+        "subscriber": "--subscriber-url",
+    }
+    return Client.of(connection.addresses(urls, named), words=words())

@@ -49,12 +49,12 @@ def compare(
     """Return what differs at and below a path, in order: `differences` with `path` and `kind`.
 
     The client's `subscriber` is the one that is compared; its `content` is the author, or the
-    `other` subscriber. Paths are the author's; a node that the subscriber has elsewhere has an
-    `own_path` too, and comes behind those that have none. A `kind` is `missing`, `extra` or
-    `different` there. What a package in their queues is about, or changes meanwhile, is only
-    counted, as `under_way`; with `wait` the first 1,000 packages of each queue are waited for, up
-    to so many seconds. `packages` are those in the queue at the end, None when that is not known,
-    `state` is the queue's, `nodes` were compared with.
+    `other` subscriber. A stack knows them by these names. Paths are the author's; a node that the
+    subscriber has elsewhere has an `own_path` too, and comes behind those that have none. A `kind`
+    is `missing`, `extra` or `different` there. What a package in their queues is about, or changes
+    meanwhile, is only counted, as `under_way`; with `wait` the first 1,000 packages of each queue
+    are waited for, up to so many seconds. `packages` are those in the queue at the end, None when
+    that is not known, `state` is the queue's, `nodes` were compared with.
 
     Goes on until it has `limit` differences; `next` is then the `after` to go on with.
     """
@@ -224,12 +224,13 @@ class _Sides:
         self, service: ServiceName, after: str | None, up_to: str | None = None
     ) -> Operation[tuple[Digests, str | None]]:
         """Return what is taken of a page, and its last path where it is not the last page."""
-        regions = self.shared.regions[:1] if service == "subscriber" else self.shared.regions[1:]
-        region = regions[0] if regions else EVERYTHING.regions[0]
+        side = slice(1) if service == "subscriber" else slice(1, None)
+        region = next(iter(self.shared.regions[side]), EVERYTHING.regions[0])
         top, *bounds = (one and region.own(one) for one in (self.shared.top, after, up_to))
         asked = {"after": bounds[0], "up_to": bounds[1], "without": self.without or None}
         url = with_query(f"/digests{quoted(top or ROOT)}", **asked, limit=_PAGE)
-        page = yield from requested(Request("GET", url, service))
+        name = "".join(self.names[side])
+        page = yield from requested(Request("GET", url, service, subscriber=name))
         found = {region.theirs(one["path"]): one["digest"] for one in page["nodes"]}
         taken = {one: said for one, said in found.items() if self.shared.holds(one)}
         return taken, next(reversed(found)) if page["next"] else None
@@ -295,6 +296,5 @@ def _way_to(path: str) -> tuple[str, ...]:
 
 def _tops(rows: Iterable[Mapping[str, str]]) -> list[str]:
     """Return what the subscriber has alone and that lies below no other such node."""
-    extra = [one["path"] for one in rows if one["kind"] == EXTRA]
-    held = set(extra)
-    return [one for one in extra if parent_of(one) not in held]
+    extra = dict.fromkeys(one["path"] for one in rows if one["kind"] == EXTRA)
+    return [one for one in extra if parent_of(one) not in extra]
