@@ -21,6 +21,7 @@ from packhorse.db.connect import connect
 from packhorse.db.engine import Timeouts
 from packhorse.db.prepare import prepare_database
 from packhorse.runtime.configuration import loaded
+from packhorse.runtime.plain_text import one_line
 from packhorse_services.content.filevault.exporting import PackageExport
 from packhorse_services.content.filevault.importing import PackageImport
 from packhorse_services.content.filevault.package import ContentPackage
@@ -93,7 +94,7 @@ class TransferProgress:
     def _name(self, what: str, name: str, reason: str) -> None:
         self._named[what] += 1
         if self._named[what] <= _NAMED:
-            self._say(f"{what}: {name[:300]!a}: {ascii(reason[:300])[1:-1]}")
+            self._say(one_line(f"{what}: {name[:300]!r}: {reason[:300]}"))
         elif self._named[what] == _NAMED + 1:
             self._say(f"{what}: and more, which are only counted")
 

@@ -177,14 +177,14 @@ def test_links_and_devices_are_left_out(author: Author, tmp_path: Path) -> None:
     content.mkdir()
     secret.mkdir()
     (secret / "key").write_text("secret")
-    (content / "file-link").symlink_to(secret / "key")
+    (content / "Verknüpfung").symlink_to(secret / "key")
     (content / "folder-link").symlink_to(secret)
     (content / "loop").symlink_to(content)
     os.mkfifo(content / "pipe")
     done = author.run("import", content, "--at", "/a", "--json")
     counts = json.loads(done.stdout)
     assert (counts["files"], counts["skipped"]) == (0, 4)
-    assert "left out: 'file-link': it is a symbolic link" in done.stderr
+    assert "left out: 'Verknüpfung': it is a symbolic link" in done.stderr
     assert "left out: 'pipe': it is neither a file nor a folder" in done.stderr
     assert list(author.nodes()) == ["/a"]
 
@@ -195,6 +195,8 @@ def test_wrong_calls_say_what_to_do(author: Author, tmp_path: Path) -> None:
     (tmp_path / "full" / "x").touch()
     author.run("import", tmp_path / "in", code=2)
     author.run("import", tmp_path / "nothing", "--at", "/a", code=2)
+    file = author.run("import", tmp_path / "full" / "x", "--at", "/a", code=1)
+    assert "put a file into a folder" in file.stderr
     assert "absolute" in author.run("import", tmp_path / "in", "--at", "a", code=2).stderr
     for target in ("out", "out.zip"):
         assert "nothing at" in author.run("export", "/none", tmp_path / target, code=3).stderr

@@ -41,9 +41,7 @@ def test_a_stack_knows_its_subscribers_by_their_names(tmp_path: Path) -> None:
     stack = Addresses(stack=Folder(tmp_path), options={"subscriber": "--subscriber-url"})
     assert stack.url("subscriber", "sub2") == "http://127.0.0.1:4"
     assert stack.url("content", "sub1") == "http://127.0.0.1:3", "what sub2 is compared with"
-    with pytest.raises(
-        Misused, match=r"no --subscriber-url was given, and the stack on .* no sub9"
-    ):
+    with pytest.raises(Misused, match=r"no --subscriber-url was given, and the stack .* no sub9"):
         stack.url("subscriber", "sub9")
     told = Addresses({"subscriber": "http://elsewhere.example"}, stack=Folder(tmp_path))
     assert told.url("subscriber", "sub1") == "http://elsewhere.example"

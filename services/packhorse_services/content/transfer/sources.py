@@ -80,7 +80,10 @@ def open_source(path: Path) -> ContentSource:
     try:
         return ZipSource(zipfile.ZipFile(path), path.stat().st_size)
     except (OSError, *_DAMAGED) as error:
-        raise NotImportable(f"{path} is neither a folder nor a zip archive: {error}") from error
+        raise NotImportable(
+            f"{path} is neither a folder nor a zip archive: {error}; put a file into a folder, and "
+            "import that"
+        ) from error
 
 
 class FolderSource:
