@@ -59,14 +59,8 @@ def clear_packages(
     if ask:
         answer = publisher.answer(f"/queues/{segment(name)}?limit=1")
         seen, tag = answer.document(), answer.headers.get("etag", "*")
-        covered = _covered(publisher, seen, up_to)
-        nothing = covered == Covered(0, exact=True) and seen["head"] is None
-        if nothing and seen["editable"]:
-            where = "" if up_to is None else f" up to offset {up_to}"
-            output.report(f"nothing of agent {seen['agent']} waits for {name}{where}")
+        if seen["editable"] and not _confirmed(publisher, seen, up_to):  # else it is refused
             return
-        question = f"Remove {covered} of {name}, all of agent {seen['agent']}?"
-        output.require_yes(question, "nothing was cleared")
     cleared = publisher.clear(name, up_to=up_to, if_match=tag, wait=wait_s)
     if wait_s is not None:
         output.line(str(cleared["removed"]))
@@ -75,9 +69,25 @@ def clear_packages(
     output.report(f"{name} is asked to remove {_counted(cleared)} of agent {cleared['agent']}")
 
 
+def _confirmed(publisher: Client, seen: Mapping[str, Any], up_to: int | None) -> bool:
+    """Ask whether what was seen is to be removed; return False when nothing waits.
+
+    Raises `CommandFailed` for all but a yes.
+    """
+    name, agent = seen["subscriber"], seen["agent"]
+    covered = _covered(publisher, seen, up_to)
+    if covered == Covered(0, exact=True) and seen["head"] is None:
+        where = "" if up_to is None else f" up to offset {up_to}"
+        output.report(f"nothing of agent {agent} waits for {name}{where}")
+        return False
+    question = f"Remove {covered} of {name}, all of agent {agent}?"
+    output.require_yes(question, "nothing was cleared")
+    return True
+
+
 def _covered(publisher: Client, seen: Mapping[str, Any], up_to: int | None) -> Covered:
     """Return what waits up to an offset; without one, all that was seen."""
-    if up_to is None or not seen["editable"]:
+    if up_to is None:
         return Covered(seen["at_least"], exact=seen["length"] is not None)
     return _counted(publisher.clear_bound(seen["subscriber"], up_to=up_to))
 

@@ -13,9 +13,9 @@ from tests.harness.scripted_client import ScriptedClient
 class Publisher(ScriptedClient):
     """A queue; `known` says whether its length is known."""
 
-    def __init__(self, *offsets: int, known: bool = True) -> None:
+    def __init__(self, *offsets: int, known: bool = True, editable: bool = True) -> None:
         super().__init__(self._answered)
-        self.offsets, self.known = offsets, known
+        self.offsets, self.known, self.editable = offsets, known, editable
         self.cleared: list[tuple[Any, Any]] = []
 
     def _answered(self, request: Request) -> Any:
@@ -32,7 +32,7 @@ class Publisher(ScriptedClient):
         return {
             "subscriber": "sub1",
             "agent": "main",
-            "editable": True,
+            "editable": self.editable,
             "length": len(self.offsets) if self.known else None,
             "at_least": len(self.offsets) if self.known else 2,
             "head": None,
@@ -76,6 +76,12 @@ def test_nothing_is_asked_where_nothing_waits(
     assert requested_for(publisher, up_to, monkeypatch) == ""
     assert publisher.cleared == []
     assert "nothing of agent main waits for sub1" in capfd.readouterr().err
+
+
+def test_nothing_is_asked_where_the_answer_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    publisher = Publisher(10, editable=False)
+    assert requested_for(publisher, None, monkeypatch) == ""
+    assert publisher.cleared == [({}, {"If-Match": '"tag"'})], "the publisher says why"
 
 
 def test_a_length_that_is_not_known_is_reported_as_at_least(

@@ -27,6 +27,10 @@ from packhorse_services.cli.distribute.replay import ReplayRequest, replay
             "`packhorse get errors a` or GET /queues/a/errors lists them",
             "`packhorse get errors a` lists them",
         ),
+        (
+            "then PATCH /subscribers/sub1/offset, then PUT x",
+            "then `packhorse reset offset sub1`, then PUT x",
+        ),
         ("GET /queues/sub1/errors lists them", "`packhorse get errors sub1` lists them"),
         ("GET /queues/sub1 shows what", "`packhorse get queue sub1` shows what"),
         ("GET /job-queues lists them", "`packhorse get job-queues` lists them"),

@@ -24,6 +24,7 @@ _WORDS = [
     for pattern, words in (
         (r"(`packhorse [^`]*`),? or (?:GET|PUT|POST|PATCH|DELETE) /[^\s,;)]*", r"\1"),
         (r"PUT /subscribers/([^/\s]+)/(pause|stop|resume)\b", r"`packhorse \2 subscriber \1`"),
+        (r"PATCH /subscribers/([^/\s]+)/offset\b", r"`packhorse reset offset \1`"),
         (r"GET /queues/([^/\s]+)/errors\b", r"`packhorse get errors \1`"),
         (r"GET /queues/([^/\s,;]+)", r"`packhorse get queue \1`"),
         (

@@ -43,7 +43,9 @@ def bound_of(
         raise NotEditable(
             f"{name} is not editable: its queue can't be cleared from here, since "
             "subscribers of one farm would end up with different content; where that is wanted, "
-            "start it with PACKHORSE_EDITABLE=true"
+            "start it with PACKHORSE_EDITABLE=true. To pass over what waits for it alone: "
+            f"PUT /subscribers/{name}/stop, then PATCH /subscribers/{name}/offset, then "
+            f"PUT /subscribers/{name}/resume"
         )
     offset = _limit(queue, up_to, _newest_seen(queue, seen_tag))
     return Bound(offset, _between(queues.feed.cache, queue.subscription.offset, offset))
