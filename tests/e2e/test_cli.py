@@ -102,7 +102,7 @@ def _offsets(up: Up) -> list[int]:
         (["get", "distributions", "--state", "x"], 2, "query/state"),
         (["get", "distributions", "--path-prefix", "x"], 2, "query/path_prefix"),
         (["events", "--types", "x"], 2, "query/types"),
-        (["events", "--after", "x"], 2, "last-event-id"),
+        (["events", "--after", "x"], 2, "--after is not the id of an event"),
         (["events", "--after", ""], 2, "--after is empty"),
         (["events", "--subscriber", "nobody"], 3, "no subscriber 'nobody'"),
         (["get", "commands", "--subscriber", "nobody"], 3, "no subscriber 'nobody'"),

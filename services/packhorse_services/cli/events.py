@@ -29,8 +29,12 @@ def follow_events(
     context: typer.Context,
     *,
     types: Annotated[
-        str, typer.Option(help="Some of package, status, distributed, subscriber.")
-    ] = "package,status,distributed",
+        list[str] | None,
+        typer.Option(
+            help="Some of package, status, distributed, subscriber, with commas; may be repeated.",
+            show_default="package,status,distributed",
+        ),
+    ] = None,
     subscriber: Annotated[
         str | None, typer.Option(help="Only what is about this one: no package.")
     ] = None,
@@ -40,7 +44,8 @@ def follow_events(
 ) -> None:
     """Follow packages, what becomes of them, and the states of subscribers."""
     behind = event_id(after)
-    following = Following(with_query("/events", types=types, subscriber=subscriber), after=behind)
+    wanted = ",".join(types) if types else None
+    following = Following(with_query("/events", types=wanted, subscriber=subscriber), after=behind)
     connection = context.ensure_object(Connection)
     with connection.publisher() as publisher, suppress(TimeIsUp), ending_after(seconds):
         for event in follow(publisher, following):

@@ -71,7 +71,10 @@ def _lines_of(problem: Mapping[str, Any], status: int, words: Words) -> list[str
     lines = [f"{problem['title']} ({status})"]
     if detail and not (errors and detail.endswith("; see errors")):
         lines.append(detail)
-    reported = [(wrong.get("pointer"), words.shown(str(wrong.get("detail")))) for wrong in errors]
+    reported = [
+        (words.shown(str(wrong.get("pointer"))), words.shown(str(wrong.get("detail"))))
+        for wrong in errors
+    ]
     return lines + [f"{pointer}: {why}" for pointer, why in reported if why != detail]
 
 

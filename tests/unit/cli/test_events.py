@@ -1,11 +1,14 @@
 """`packhorse events`: what it shows."""
 
 import json
+from collections.abc import Iterator
 
 import pytest
 
-from packhorse.client.following import StreamEvent
+from packhorse.client.blocking import Client
+from packhorse.client.following import Following, StreamEvent
 from packhorse_services.cli import events
+from packhorse_services.cli.app import run
 from packhorse_services.cli.client.views import Format
 
 PACKAGE = {
@@ -44,3 +47,25 @@ def test_what_is_shown(name: str, data: object, shown: str) -> None:
     }
     assert events._SHOWN[Format.NAME](event)
     assert events._SHOWN[Format.WIDE](event).endswith("p1-s0-e0")
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ("", "/events"),
+        ("--types subscriber,status", "/events?types=subscriber%2Cstatus"),
+        ("--types subscriber --types package", "/events?types=subscriber%2Cpackage"),
+    ],
+)
+def test_every_type_that_is_named_is_followed(
+    monkeypatch: pytest.MonkeyPatch, given: str, sent: str
+) -> None:
+    followed: list[str] = []
+
+    def follow(_: Client, following: Following) -> Iterator[StreamEvent]:
+        followed.append(following.request().path)
+        return iter(())
+
+    monkeypatch.setattr(events, "follow", follow)
+    assert run(["--server", "http://127.0.0.1:1", "events", *given.split()]) == 0
+    assert followed == [sent]

@@ -33,6 +33,7 @@ _WORDS = [
         ),
         (r"GET /distributions/([^/\s,;]+)", r"`packhorse get distribution \1`"),
         (r"POST /distribute\b", "`packhorse distribute`"),
+        (r"\b(?:Last-Event-ID|header/last-event-id)\b", "--after"),
         (r"\bin leave_behind\b", "with --leave-behind"),
     )
 ]
