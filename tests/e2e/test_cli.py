@@ -35,6 +35,8 @@ def page(up: Up) -> str:
 
 def test_a_distribution_that_is_waited_for_is_everywhere(up: Up, page: str) -> None:
     identifier = packhorse("distribute", page, *WAIT, data=up.data).stdout.strip()
+    named = packhorse("get", "distribution", identifier, "-o", "name", data=up.data)
+    assert named.stdout.strip() == identifier
     shown = packhorse("get", "distribution", identifier, "-o", "json", data=up.data)
     states = {one["subscriber"]: one["state"] for one in json.loads(shown.stdout)["subscribers"]}
     assert states == dict.fromkeys(["sub1", "sub2", "sub3"], "IMPORTED")

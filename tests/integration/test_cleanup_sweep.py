@@ -51,7 +51,12 @@ def test_a_second_run_finds_nothing(stage: Stage) -> None:
     stage.publish()
     stage.forget_log()
     stage.run()
-    assert stage.run().totals == {}
+    second = stage.run()
+    assert second.totals == {}
+    _, nothing, kept = as_lines(second, [])
+    assert nothing == "removed nothing"
+    assert kept.startswith("kept: ")
+    assert "0 young orphans" in kept
 
 
 def test_the_report_says_what_was_removed_and_why(stage: Stage) -> None:

@@ -106,4 +106,7 @@ def as_lines(run: CleanupRun, removals: Sequence[RemovalDocument]) -> Iterator[s
         yield f"  and {more} more: GET /cleanup/runs/{run.id}{after}"
     for reason, total in run.totals.items():
         yield f"{verb} {total.count} of {total.bytes} bytes: {reason}"
-    yield f"kept: {', '.join(f'{count} {why}' for why, count in run.kept.items())}"
+    if not run.totals:
+        yield f"{verb} nothing"
+    kept = ", ".join(f"{count} {why.replace('_', ' ')}" for why, count in run.kept.items())
+    yield f"kept: {kept}"

@@ -179,7 +179,11 @@ def get_distribution(
     watch: Watch = False,
 ) -> None:
     """Show what became of a distribution at each subscriber."""
-    _show(context, f"/distributions/{segment(identifier)}", views.DISTRIBUTION, form, watch=watch)
+    path = f"/distributions/{segment(identifier)}"
+    if form is Format.NAME:
+        _show_one(context, path, views.DISTRIBUTIONS, form, watch=watch)
+    else:
+        _show(context, path, views.DISTRIBUTION, form, watch=watch)
 
 
 @get.command("releases")

@@ -14,6 +14,7 @@ _WORDS = [
         ),
         (r"^Invalid JSON: .*$", "this is no JSON"),
         (r"^Input should be (a valid )?", r"this must be \1"),
+        (r"\ba valid dictionary\b( or .*)?$", "an object"),
         (r"must be a valid (?=[aeiou])", "must be an "),
         (r"must be a valid ", "must be a "),
         (r"^(String|List|Dictionary|Value|Data) should ", "this must "),

@@ -76,7 +76,7 @@ def refuse_unknown_query(request: Request) -> None:
 def _fault(name: str, count: int, known: Mapping[str, Any]) -> str:
     """Return what is wrong with a parameter; `known` holds the types of those that there are."""
     if name not in known:
-        return f"unknown; known are {sorted(known)}"
+        return f"unknown; known are {', '.join(sorted(known))}"
     if count == 1 or field_annotation_is_sequence(known[name]):
         return ""
     return f"given {count} times; only one is taken"

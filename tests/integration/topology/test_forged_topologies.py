@@ -119,7 +119,7 @@ FORGED: dict[str, tuple[Callable[[Document], None], int, str]] = {
         422,
         "at most 32 items",
     ),
-    "nested": (nested, 422, "must be a dictionary"),
+    "nested": (nested, 422, "must be an object"),
     "a huge property": (set_at(*FIRST, "properties", value={"a": "x" * 5_000}), 422, "4096"),
     "huge properties": (
         set_at(*FIRST, "properties", value={f"a{n}": "x" * 4_000 for n in range(20)}),

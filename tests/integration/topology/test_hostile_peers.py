@@ -60,7 +60,7 @@ HOSTILE: dict[str, tuple[Asked, str]] = {
         lambda request: signed(request, EVIL, instance="evil-2"),
         "another instance",
     ),
-    "no announcement": (lambda request: signed(request, b"[]"), "must be a dictionary"),
+    "no announcement": (lambda request: signed(request, b"[]"), "must be an object"),
     "our cluster": (lambda request: signed(request, OURS), "which is ours"),
     "our instance": (
         lambda request: signed(request, OUR_INSTANCE),

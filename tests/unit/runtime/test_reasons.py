@@ -28,6 +28,7 @@ class Body(BaseModel):
 @pytest.mark.parametrize(
     ("body", "said"),
     [
+        ([], "this must be an object"),
         ({}, "this is missing"),
         ({"must": False}, "say yes"),
         ({"must": True, "other": 1}, "this is not known here"),

@@ -214,7 +214,7 @@ async def get_distribution(
         ),
     ] = 0,
 ) -> DistributionDocument:
-    """Return a distribution with its state at each subscriber, as long as the log keeps it."""
+    """Return a distribution with its state at each subscriber, as long as the journal keeps it."""
     publisher = of(request)
     found = None
     if _AN_ID.fullmatch(distribution_id):
@@ -225,7 +225,7 @@ async def get_distribution(
         if document is not None:
             return document
     if found is None:
-        raise Problem(404, detail="no such distribution, or the log has forgotten it")
+        raise Problem(404, detail="no such distribution, or the journal has forgotten it")
     if wait:
         found = await waited(request, partial(publisher.distributions.done, found, wait))
     state = await publisher.distributions.state(found)
@@ -272,7 +272,7 @@ async def list_distributions(
     limit: Annotated[int, Query(ge=1, le=_MAX_PAGE)] = 100,
     cursor: Annotated[str | None, Query(max_length=100)] = None,
 ) -> Response:
-    """List what was distributed, newest first, as long as the log keeps it."""
+    """List what was distributed, newest first, as long as the journal keeps it."""
     publisher = of(request)
     page = await publisher.distribution_list.page(wanted, limit, read_place(cursor))
     following = None

@@ -46,7 +46,7 @@ async def distribution_of(
 ) -> DistributionDocument | None:
     """Return what became of a release, `wait` seconds later unless everybody has it before.
 
-    None when there is none, or the log has forgotten its package.
+    None when there is none, or the journal has forgotten its package.
     """
     clock = asyncio.get_running_loop().time
     until = clock() + wait

@@ -149,7 +149,10 @@ def check_roots(release: Release, roots: Sequence[str]) -> None:
 
 def unknown(named: str) -> UnknownRelease:
     """Return what a release that is not there is answered with."""
-    return UnknownRelease(f"no release {named!r}, or it ended long ago; GET /releases lists them")
+    return UnknownRelease(
+        f"no release {named!r}, or it ended long ago; `packhorse get releases` or GET /releases "
+        "lists them"
+    )
 
 
 def ended(release: Release) -> ReleaseEnded:

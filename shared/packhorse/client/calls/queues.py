@@ -72,11 +72,15 @@ def points_of(history: Document) -> list[dict[str, Any]]:
     since, names = datetime.fromisoformat(history["since"]), ("lag_seconds", "length", "rate")
     return [
         {
-            "time": (since + timedelta(seconds=number * history["step_seconds"])).isoformat(),
+            "time": _text(since + timedelta(seconds=number * history["step_seconds"])),
             **dict(zip(names, figures, strict=True)),
         }
         for number, figures in enumerate(zip(*(history[name] for name in names), strict=True))
     ]
+
+
+def _text(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")
 
 
 def subscribers() -> Operation[list[Document]]:
