@@ -51,12 +51,21 @@ class PlainGroup(TyperGroup):
     """The root of all verbs: what a verb refuses is reported without the words of pydantic."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the verb. Raises `typer.BadParameter` for a value that it can't take."""
+        """Run the verb. Raises `typer.TyperException` for what it can't take."""
         try:
             return super().invoke(ctx)
-        except typer.BadParameter as error:
-            error.message = reason_of(error.message)
+        except typer.TyperException as error:
+            error.message = reason_of(error.message) + _only_command(error)
             raise
+
+
+def _only_command(error: Any) -> str:
+    """Return what to say where a group of one command was given something else."""
+    where: Any = getattr(error, "ctx", None)
+    commands = list(getattr(where and where.command, "commands", ()))
+    if len(commands) != 1 or not error.message.startswith("No such command"):
+        return ""
+    return f" Say `{where.command_path} {commands[0]} …`."
 
 
 app = typer.Typer(

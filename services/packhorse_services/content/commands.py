@@ -159,9 +159,10 @@ def import_command(
 ) -> None:
     """Import files: each becomes a node, its bytes a binary. Run it again to go on.
 
-    Links and devices are left out, and named. Exits with 1 when an entry was refused; the others
-    are imported. A FileVault content package (with META-INF/vault/filter.xml) becomes the nodes
-    that it describes, of those paths that its filter covers; nothing is removed.
+    Links and devices are left out, and named. Exits with 1 when an entry was
+    refused; the others are imported. A FileVault content package (with
+    META-INF/vault/filter.xml) becomes the nodes that it describes, of those
+    paths that its filter covers; nothing is removed.
     """
     entries = open_source(source)
     is_package = not as_files and entries.has_file(FILTER)

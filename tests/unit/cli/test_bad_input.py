@@ -33,6 +33,21 @@ def test_what_cannot_be_sent_or_waited_for_is_refused_before_anything_is_done(
     assert capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("retry sub1", "No such command 'sub1'. Say `packhorse retry subscriber …`."),
+        ("resume sub1", "No such command 'sub1'."),
+    ],
+)
+def test_of_a_group_of_one_command_this_is_named(
+    capsys: pytest.CaptureFixture[str], command: str, says: str
+) -> None:
+    assert run(command.split()) == 2
+    [line] = [one for one in capsys.readouterr().err.splitlines() if "No such command" in one]
+    assert line.strip("│ ") == says
+
+
 def test_a_token_file_that_is_no_text_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

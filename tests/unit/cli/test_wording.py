@@ -110,3 +110,13 @@ def test_a_command_starts_without_what_only_services_need() -> None:
     )
     loaded = set(requested.stdout.split())
     assert not loaded & {"psycopg", "sqlalchemy", "fastapi", "asyncio", "boto3", "pyspark"}
+
+
+def test_help_begins_with_what_most_need_and_names_variables_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["up", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.index("--data") < shown.index("--topic-prefix")
+    assert "[env var: PACKHORSE_TOPIC_DISCOVERY]" in shown

@@ -11,6 +11,7 @@ from packhorse.wire.topics import Topics
 from packhorse_services.cli.client.failures import CommandFailed, Exit
 
 _PREFIX = "aemdistribution"
+_PANEL = "What the topics are called"
 
 
 def _name_of(part: str) -> OptionInfo:
@@ -19,6 +20,7 @@ def _name_of(part: str) -> OptionInfo:
         envvar=f"PACKHORSE_TOPIC_{part.upper()}",
         show_default=f"the prefix and _{part}",
         help=f"The name of the {part} topic.",
+        rich_help_panel=_PANEL,
     )
     return found
 
@@ -34,6 +36,7 @@ class TopicOptions:
             envvar="PACKHORSE_TOPIC_PREFIX",
             show_default=_PREFIX,
             help="What the topics' names begin with.",
+            rich_help_panel=_PANEL,
         ),
     ] = None
     topic_package: Annotated[str | None, _name_of("package")] = None

@@ -18,6 +18,7 @@ from packhorse_services.cli.distribute.command import await_all_distributed
 
 _AUTHOR = "the author"
 _PAGE = 10_000
+_PLACES = "Where they are"
 
 Top = Annotated[str, typer.Argument(help="A node, with all that is below it.")]
 Named = Annotated[
@@ -36,17 +37,23 @@ ContentUrl = Annotated[
     typer.Option(
         envvar="PACKHORSE_CONTENT_SERVER",
         help="URL of the author's content service; else the stack's.",
+        rich_help_panel=_PLACES,
     ),
 ]
 SubscriberUrl = Annotated[
     str | None,
     typer.Option(
-        envvar="PACKHORSE_SUBSCRIBER_SERVER", help="URL of the subscriber; else the stack's."
+        envvar="PACKHORSE_SUBSCRIBER_SERVER",
+        help="URL of the subscriber; else the stack's.",
+        rich_help_panel=_PLACES,
     ),
 ]
 
 OtherUrl = Annotated[
-    str | None, typer.Option(help="URL of the subscriber of --with; else the stack's.")
+    str | None,
+    typer.Option(
+        help="URL of the subscriber of --with; else the stack's.", rich_help_panel=_PLACES
+    ),
 ]
 
 
@@ -67,9 +74,10 @@ class CompareOptions:
 def compare(context: typer.Context, *, path: Top, options: CompareOptions) -> None:
     """Print what differs at and below a path: missing, extra or different at the subscriber.
 
-    Waits for the first 1,000 packages that are in the subscriber's queue. Ends with 0 when nothing
-    differs or all is mended, with 1 when something does, with 124 when packages are still under way
-    or what differs has changed meanwhile.
+    Waits for the first 1,000 packages that are in the subscriber's queue. Ends
+    with 0 when nothing differs or all is mended, with 1 when something does,
+    with 124 when packages are still under way or what differs has changed
+    meanwhile.
     """
     if options.mend and options.other is not None:
         raise CommandFailed("--mend distributes what the author has: leave out --with", Exit.USAGE)

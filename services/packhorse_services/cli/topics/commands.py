@@ -68,8 +68,9 @@ def grant(
 ) -> None:
     """Let a login of a journal in PostgreSQL do what one program needs, and no more.
 
-    --journal names it with the login that owns its tables. What the role had there before is
-    replaced. Kafka's counterpart are the ACLs of docs/security.md.
+    --journal names it with the login that owns its tables. What the role had
+    there before is replaced. Kafka's counterpart are the ACLs of
+    docs/security.md.
     """
     url, names = _asked(context, journal, chosen)
     provision.grant(url, names, role, program)

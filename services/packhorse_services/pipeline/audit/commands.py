@@ -68,9 +68,9 @@ def audit_command(
 ) -> None:
     """Compare subscribers with the archive, each at its own offset, without locking them.
 
-    Exits with 0 when all are equal, 1 when one differs, 3 when one could not be compared; why,
-    says a line on stderr. Of subscribers without a database in the settings it prints the names,
-    whatever it exits with.
+    Exits with 0 when all are equal, 1 when one differs, 3 when one could not be
+    compared; why, says a line on stderr. Of subscribers without a database in
+    the settings it prints the names, whatever it exits with.
     """
     settings = loaded(Settings)
     databases = _chosen(settings, options.subscriber or [])
