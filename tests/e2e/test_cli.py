@@ -110,7 +110,7 @@ def _offsets(up: Up) -> list[int]:
         (["get", "commands", "--subscriber", "nobody"], 3, "no subscriber 'nobody'"),
         (["compare", "/cli", "--subscriber", "sub9"], 3, "no subscriber 'sub9'"),
         (["compare", "/", "--subscriber", "sub1", "--with", "sub9"], 3, "no subscriber 'sub9'"),
-        (["distribute", "/cli", "--key", ""], 2, "--key is empty"),
+        (["distribute", "/cli", "--key", ""], 2, "key is empty"),
         (["distribute", "--from-file", "x", "--producer", ""], 2, "go together"),
         (["--server", "nonsense", "get", "queues"], 2, "no URL of a server"),
         (["get", "queues", "-o", "nonsense"], 2, "nonsense"),

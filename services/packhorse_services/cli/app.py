@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 import packhorse
+from packhorse.client.errors import NoAnswer
 from packhorse.errors import PackhorseError
 from packhorse.runtime.command_options import with_options
 from packhorse.runtime.reasons import reason_of
@@ -110,13 +111,23 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else Exit.FAILED
     except PackhorseError as error:
-        output.complain(str(error))
+        output.complain(_text_of(error))
         return _code_of(error)
     except OSError as error:  # a full disk behind stdout, or a file that is not what it was
         output.complain(str(error))
         output.give_up()
         return Exit.FAILED
     return 0
+
+
+def _text_of(error: PackhorseError) -> str:
+    """Return what an error says, of a request that has a key with the option that repeats it."""
+    if not isinstance(error, NoAnswer) or error.key is None:
+        return str(error)
+    return (
+        f"{str(error).splitlines()[0]}\nNobody knows whether it was accepted. Repeat the command "
+        f"with --key {error.key}: then it is done once."
+    )
 
 
 def _code_of(error: PackhorseError) -> Exit:

@@ -7,17 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from packhorse.client.blocking import Client
-from packhorse.client.errors import NoAnswer
 from packhorse.runtime.command_options import with_options
 from packhorse_services.cli.client import output
 from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.options import Key, SubscriberName, Timeout, WaitForAll, Yes
-from packhorse_services.cli.distribute.command import (
-    await_all_distributed,
-    checked_key,
-    unanswered,
-)
+from packhorse_services.cli.distribute.command import await_all_distributed
 
 errors = typer.Typer(help="What subscribers gave up on; see `get errors`.", no_args_is_help=True)
 
@@ -95,11 +90,7 @@ def dismiss(
 def _redistribute_one(
     publisher: Client, subscriber: str, offset: int, key: str | None, *, again: bool
 ) -> str:
-    key = checked_key(key)
-    try:
-        accepted = publisher.redistribute(subscriber, offset, again=again, key=key)
-    except NoAnswer as error:
-        raise unanswered(error, "accepted", "distributed") from error
+    accepted = publisher.redistribute(subscriber, offset, again=again, key=key)
     distribution_id = str(accepted["id"])
     output.line(distribution_id)
     return distribution_id

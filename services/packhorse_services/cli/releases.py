@@ -6,7 +6,6 @@ from typing import Annotated, cast
 import typer
 
 from packhorse.client.calls import distributing
-from packhorse.client.errors import NoAnswer
 from packhorse.client.exchange import Document
 from packhorse.runtime.command_options import with_options
 from packhorse_services.cli.client import output
@@ -20,8 +19,6 @@ from packhorse_services.cli.distribute.command import (
     Deep,
     To,
     await_distributed,
-    checked_key,
-    unanswered,
 )
 
 release = typer.Typer(
@@ -52,18 +49,15 @@ def create(
     """Plan a release; without --at it waits until it is scheduled or sent."""
     shallow, below = _split(paths or [], deep=options.deep)
     with context.ensure_object(Connection).publisher() as publisher:
-        try:
-            planned = publisher.create_release(
-                name,
-                *shallow,
-                deep=below,
-                action=cast(distributing.Action, options.action.value.upper()),
-                at=options.at,
-                to=options.to or (),
-                key=checked_key(options.key),
-            )
-        except NoAnswer as error:
-            raise unanswered(error, "planned", "planned") from error
+        planned = publisher.create_release(
+            name,
+            *shallow,
+            deep=below,
+            action=cast(distributing.Action, options.action.value.upper()),
+            at=options.at,
+            to=options.to or (),
+            key=options.key,
+        )
     _report(planned)
 
 

@@ -1,5 +1,6 @@
 """`packhorse distribute`: what is printed when nobody answers, and whom it waits for."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ from packhorse.client.errors import (
 )
 from packhorse.client.exchange import Request
 from packhorse_services.cli.app import run
+from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.distribute import command
 from tests.harness.scripted_client import ScriptedClient
@@ -48,15 +50,22 @@ def document(state: str, **subscribers: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("key", [None, "mine"])
-def test_a_request_without_an_answer_names_the_key_to_repeat_it_with(key: str | None) -> None:
+@pytest.fixture
+def publisher(monkeypatch: pytest.MonkeyPatch) -> Publisher:
+    """The one that commands ask."""
     publisher = Publisher()
-    with pytest.raises(CommandFailed) as failed:
-        command.request(publisher, {}, key)
-    [headers] = [one.headers for one in publisher.requests]
-    assert f"--key {headers['Idempotency-Key']}" in str(failed.value)
-    assert failed.value.code is Exit.TIMEOUT
-    assert key in (None, headers["Idempotency-Key"])
+    monkeypatch.setattr(Connection, "publisher", lambda _: nullcontext(publisher))
+    return publisher
+
+
+@pytest.mark.parametrize("given", [[], ["--key", "mine"]])
+def test_a_request_without_an_answer_names_the_key_to_repeat_it_with(
+    publisher: Publisher, capsys: pytest.CaptureFixture[str], given: list[str]
+) -> None:
+    assert run(["distribute", "/a", *given]) == Exit.TIMEOUT
+    [key] = [one.headers["Idempotency-Key"] for one in publisher.requests]
+    assert f"--key {key}" in capsys.readouterr().err
+    assert key == "mine" or not given
 
 
 def test_it_waits_for_all_that_live_and_names_the_others(
@@ -137,11 +146,11 @@ def test_who_is_not_waited_for_is_marked_and_a_reason_is_reported() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "  "])
-def test_an_empty_key_is_refused(key: str) -> None:
-    publisher = Publisher()
-    with pytest.raises(CommandFailed, match="--key is empty") as failed:
-        command.request(publisher, {}, key)
-    assert failed.value.code is Exit.USAGE
+def test_an_empty_key_is_refused(
+    publisher: Publisher, capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    assert run(["distribute", "/a", "--key", key]) == Exit.USAGE
+    assert "key is empty" in capsys.readouterr().err
     assert publisher.requests == []
 
 

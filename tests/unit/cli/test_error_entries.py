@@ -34,6 +34,7 @@ def asks(monkeypatch: pytest.MonkeyPatch) -> Any:
             yield publisher
 
         monkeypatch.setattr(Connection, "publisher", found)
+        monkeypatch.setattr(Connection, "jobs", found)
         return publisher
 
     return use
@@ -71,7 +72,12 @@ def test_one_entry_is_asked_for_by_itself_and_again(
 
 
 @pytest.mark.parametrize(
-    "words", [["errors", "redistribute", "sub1", "7"], ["release", "create", "spring", "/a"]]
+    "words",
+    [
+        ["errors", "redistribute", "sub1", "7"],
+        ["release", "create", "spring", "/a"],
+        ["job", "add", "images/thumbnail"],
+    ],
 )
 def test_the_key_is_reported_when_nobody_answers(
     asks: Any, capsys: pytest.CaptureFixture[str], words: list[str]

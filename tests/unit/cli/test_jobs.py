@@ -9,7 +9,6 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from packhorse.client.errors import NoAnswerInTime
 from packhorse_services.cli.app import app
 from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.failures import CommandFailed, Exit
@@ -140,13 +139,6 @@ def test_properties_are_a_json_object(run: Any, properties: str) -> None:
     done = run(Service(), "job", "add", "a", "--properties", properties)
     assert isinstance(done.exception, CommandFailed)
     assert done.exception.code == Exit.USAGE
-
-
-def test_without_an_answer_the_key_is_named(run: Any) -> None:
-    done = run(Service(NoAnswerInTime("silence")), "job", "add", "a", "--key", "k1")
-    assert isinstance(done.exception, CommandFailed)
-    assert "--key k1" in str(done.exception)
-    assert done.exception.code == Exit.TIMEOUT
 
 
 def test_retrying_and_stopping(run: Any) -> None:

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from packhorse.client.blocking import Client
+from packhorse.client.calls.distributing import request
 from packhorse.client.stack_folder import RunningStack
 from packhorse.content import scan
 from packhorse.content.tree import content_hash
@@ -30,7 +31,7 @@ from packhorse_services.cli.client.connection import Connection, client_of
 from packhorse_services.cli.client.data_directory import DataDirectory
 from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.demo.progress import SubscriberProgress
-from packhorse_services.cli.distribute.command import await_distributed, request
+from packhorse_services.cli.distribute.command import await_distributed
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from packhorse_services.cli.stack.layout import AUTHOR_DATABASE
 from packhorse_services.cli.stack.postgres_binaries import binaries
@@ -126,7 +127,7 @@ class Demo:
             SubscriberProgress(self.subscribers, len(bodies)) as progress,
             ThreadPoolExecutor(_SENDERS) as senders,
         ):
-            sending = [senders.submit(request, publisher, body) for body in bodies]
+            sending = [senders.submit(publisher.run, request(body)) for body in bodies]
             while not progress.show(sum(one.done() for one in sending), publisher.get("/queues")):
                 if time.monotonic() - began > _TIMEOUT_S:
                     raise CommandFailed(f"not everywhere after {_TIMEOUT_S:.0f} s; see get queues")

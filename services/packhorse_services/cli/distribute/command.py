@@ -13,12 +13,12 @@ import typer
 
 from packhorse.client.blocking import Client
 from packhorse.client.calls import distributing
-from packhorse.client.errors import NoAnswer, NotInTime
+from packhorse.client.errors import NotInTime
 from packhorse.runtime.command_options import with_options
 from packhorse_services.cli import service_commands
 from packhorse_services.cli.client import output
 from packhorse_services.cli.client.connection import Connection
-from packhorse_services.cli.client.failures import CommandFailed, Exit, exit_code
+from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.options import Key, Timeout, WaitForAll
 from packhorse_services.cli.distribute import replay
 
@@ -160,40 +160,10 @@ def _distribute(connection: Connection, paths: list[str], options: DistributeOpt
         if options.dry_run:
             report_dry_run(publisher.run(distributing.dry_run_of(body)))
             return
-        accepted = request(publisher, body, options.key, awaited=options.wait)
+        accepted = publisher.run(distributing.request(body, options.key, awaited=options.wait))
         output.line(accepted["id"])
         if options.wait:
             await_distributed(publisher, accepted["id"], options.timeout)
-
-
-def request(
-    publisher: Client, body: Mapping[str, Any], key: str | None = None, *, awaited: bool = False
-) -> dict[str, Any]:
-    """Send the request and return the answer; `awaited` says that its end will be waited for.
-
-    It carries an idempotency key, so that sending it again can't publish twice (R5).
-    """
-    key = checked_key(key)
-    try:
-        return publisher.run(distributing.request(body, key, awaited=awaited))
-    except NoAnswer as error:
-        raise unanswered(error, "accepted", "distributed") from error
-
-
-def unanswered(error: NoAnswer, arrived: str, done: str) -> CommandFailed:
-    """Return what to report a request that has a key, and of which nobody knows what became."""
-    return CommandFailed(
-        f"{str(error).splitlines()[0]}\nNobody knows whether it was {arrived}. Repeat the command "
-        f"with --key {error.key}: then it is {done} once.",
-        exit_code(error),
-    )
-
-
-def checked_key(key: str | None) -> str | None:
-    """Return the key. Raises `CommandFailed` for an empty one, as of an empty variable."""
-    if key is not None and not key.strip():
-        raise CommandFailed("--key is empty; name a key, or leave it out", Exit.USAGE)
-    return key
 
 
 def await_distributed(publisher: Client, distribution_id: str, timeout: float) -> None:

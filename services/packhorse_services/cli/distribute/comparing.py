@@ -3,16 +3,17 @@
 import itertools
 import uuid
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from packhorse.client.blocking import Client
+from packhorse.client.errors import NoAnswer
 from packhorse.client.exchange import Document, ServiceName
 from packhorse.runtime.command_options import with_options
 from packhorse_services.cli.client import completion, output
 from packhorse_services.cli.client.connection import Connection
-from packhorse_services.cli.client.failures import CommandFailed, Exit, words
+from packhorse_services.cli.client.failures import CommandFailed, Exit, exit_code, words
 from packhorse_services.cli.client.options import Timeout
 from packhorse_services.cli.distribute.command import await_all_distributed
 
@@ -145,13 +146,20 @@ def _compare(client: Client, path: str, options: CompareOptions, found: _Found) 
         page = client.compare(path, names[0], other=names[1], after=place, limit=_PAGE, wait=wait)
         found.add(page)
         if options.mend:
-            differences = page["differences"]
-            mended = client.mend(options.subscriber, differences, key=f"{key}-{number}")
+            mended = _mended(client, options.subscriber, page["differences"], f"{key}-{number}")
             found.mended += mended["ids"]
             found.changed += mended["changed"]
         place, wait = page["next"], 0.0
         if place is None:
             return
+
+
+def _mended(client: Client, subscriber: str, differences: Any, key: str) -> Document:
+    try:
+        return client.mend(subscriber, differences, key=key)
+    except NoAnswer as error:  # it has the key of a request, which the command does not take
+        text = f"{str(error).splitlines()[0]}\nRepeat the command: it mends what differs still."
+        raise CommandFailed(text, exit_code(error)) from error
 
 
 def _client(connection: Connection, options: CompareOptions) -> Client:

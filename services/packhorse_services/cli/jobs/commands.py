@@ -8,8 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from packhorse.client.blocking import Client
-from packhorse.client.errors import NoAnswer
 from packhorse.client.exchange import Document, gathered, with_query
 from packhorse.errors import Permanent
 from packhorse.jobs.conditions import template_of
@@ -28,7 +26,6 @@ from packhorse_services.cli.client.options import (
 )
 from packhorse_services.cli.client.output import again
 from packhorse_services.cli.client.views import Format
-from packhorse_services.cli.distribute.command import checked_key, unanswered
 from packhorse_services.cli.jobs import tailing, views
 from packhorse_services.cli.queues import get
 
@@ -215,7 +212,7 @@ def add(
     body |= {"priority": options.priority, "delay_s": options.delay, "only_on": options.only_on}
     given = {name: value for name, value in body.items() if value is not None}
     with context.ensure_object(Connection).jobs() as service:
-        added = _send(service, given, key)
+        added = service.add_job(**given, key=key)
         output.line(str(added["job"]["number"]))
         if added["verdict"] != "ADDED":
             output.report(_VERDICTS.get(added["verdict"], added["verdict"]))
@@ -238,14 +235,6 @@ def _object(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise CommandFailed("--properties is a JSON object, such as '{\"size\": 3}'", Exit.USAGE)
     return found
-
-
-def _send(service: Client, body: Mapping[str, Any], key: str | None) -> Any:
-    """Add the job; the key makes sure that sending it again can't add it twice."""
-    try:
-        return service.add_job(**body, key=checked_key(key))
-    except NoAnswer as error:
-        raise unanswered(error, "added", "added") from error
 
 
 @job.command("retry")
