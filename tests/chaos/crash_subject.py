@@ -14,12 +14,12 @@ from packhorse.db.roles import act_as
 from packhorse.messaging.open import open_journal
 from packhorse.packages.apply import apply
 from packhorse.packages.path_filter import PathFilter
+from packhorse_services.subscriber.announce.statuses import record_statuses
 from packhorse_services.subscriber.commands.clear_commands import PendingClear
 from packhorse_services.subscriber.importing import importer
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from packhorse_services.subscriber.importing.importer import Import, Importer
 from packhorse_services.subscriber.journal import position as positions
-from packhorse_services.subscriber.journal.decisions import record_statuses
 from packhorse_services.subscriber.journal.position import Position
 from tests.harness.subscriber import Worker
 

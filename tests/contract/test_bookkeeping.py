@@ -30,8 +30,8 @@ from packhorse.db.roles import act_as
 from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import Status
 from packhorse.wire.package_codec import decode_stored_package
+from packhorse_services.subscriber.announce.statuses import Decision, record_statuses
 from packhorse_services.subscriber.journal.arrivals import Mark
-from packhorse_services.subscriber.journal.decisions import Decision, record_statuses
 from packhorse_services.subscriber.journal.position import Position, create, move
 from tests.harness.noise import noise
 from tests.harness.publishing import Author, AwayJournal, page, publish, request

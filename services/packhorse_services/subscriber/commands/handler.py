@@ -199,13 +199,7 @@ class CommandHandler:
         return reset.target(
             self.journal,
             self.package_topic,
-            reset.ResetPoint(
-                command.publisher_agent,
-                identity,
-                command.offset,
-                self.subscriber,
-                command.command_id,
-            ),
+            reset.ResetPoint(command.publisher_agent, identity, command.offset),
             remember=self.remembers,
             check=check,
         )

@@ -18,7 +18,6 @@ from psycopg import Connection
 from packhorse.errors import Permanent
 from packhorse.messaging.api import Journal, Record
 from packhorse.messaging.reading import read_range
-from packhorse.wire.messages import PackageEntry, Status
 from packhorse.wire.package_codec import AGENT_HEADER
 from packhorse_services.subscriber.journal.arrivals import (
     Arrival,
@@ -27,20 +26,11 @@ from packhorse_services.subscriber.journal.arrivals import (
     mark_of,
     package_id_of,
 )
-from packhorse_services.subscriber.journal.decisions import (
-    Decision,
-    left_out,
-    record_statuses,
-)
 from packhorse_services.subscriber.journal.failures import Fenced
-from packhorse_services.subscriber.journal.position import Position
-from packhorse_services.subscriber.journal.selection import for_others
 from packhorse_services.subscriber.journal.sequences import HighWater, ImpossibleSequence
 
 _MOST_IDS = 1_000_000
-_MOST_PASSED = 1_000
 _LOCK_TIMEOUT = "500ms"
-_PASSED = "the subscription's offset was reset to a later one"
 
 
 class ResetOutsideLog(Permanent):
@@ -54,31 +44,6 @@ class ResetPoint:
     agent: str
     journal_id: str
     offset: int
-    subscriber: str = ""
-    command_id: str = ""
-    """The command that moves it there; empty where a snapshot brings what it passes."""
-
-
-@dataclass(slots=True)
-class Passed:
-    """What becomes of the last packages up to an offset, for one who jumps over them."""
-
-    subscriber: str
-    since: int
-    """Every package from this offset on is among the decisions."""
-    decisions: deque[Decision] = field(default_factory=lambda: deque(maxlen=_MOST_PASSED))
-
-    def note(self, decision: Decision) -> None:
-        """Keep the decision about the next package; the oldest one may have to go."""
-        if len(self.decisions) == _MOST_PASSED:
-            self.since = self.decisions[0].mark.offset + 1
-        self.decisions.append(decision)
-
-    def behind(self, offset: int) -> list[Decision] | None:
-        """Return the decisions behind `offset`; None when there are more than are kept."""
-        if offset + 1 < self.since:
-            return None
-        return [one for one in self.decisions if one.mark.offset > offset]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +55,10 @@ class ResetTarget:
     mark: Mark
     high_water: HighWater
     package_ids: Collection[str] = ()
-    passed: Passed | None = None
-    """None where a snapshot brings what is passed."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    passed: Passed
     high_water: HighWater = field(default_factory=lambda: HighWater({}))
     package_ids: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_IDS))
 
@@ -120,34 +82,25 @@ def target(
             f"the log holds {bounds.oldest} to {bounds.next - 1}, and {offset} is not just before "
             "or in it"
         )
-    seen = _Seen(Passed(point.subscriber, bounds.oldest))
+    seen = _Seen()
     if bounds.oldest <= offset:
         reading = read_range(journal, topic, bounds.oldest, offset + 1, meanwhile=check)
         with closing(reading) as records:
             for record in records:
-                _see(record, point, seen, remember=remember)
+                _see(record, point.agent, seen, remember=remember)
     last = journal.read_at(topic, offset) if bounds.oldest <= offset else None
     mark = Mark(offset, package_id_of(last.headers) if last else "")
-    place = (point.agent, point.journal_id, mark)
-    return ResetTarget(*place, seen.high_water, seen.package_ids, seen.passed)
+    return ResetTarget(point.agent, point.journal_id, mark, seen.high_water, seen.package_ids)
 
 
-def _see(record: Record, point: ResetPoint, seen: _Seen, *, remember: bool) -> None:
-    if record.headers.get(AGENT_HEADER) == point.agent.encode():
+def _see(record: Record, agent: str, seen: _Seen, *, remember: bool) -> None:
+    if record.headers.get(AGENT_HEADER) == agent.encode():
         mark = mark_of(record)
         if remember:
             seen.package_ids.append(mark.package_id)
-        entry = entry_of(Arrival(mark, record))
-        if entry:
+        if entry := entry_of(Arrival(mark, record)):
             with suppress(ImpossibleSequence):
                 seen.high_water.passes(entry, record.offset)
-        seen.passed.note(_passing(mark, entry, point))
-
-
-def _passing(mark: Mark, entry: PackageEntry | None, point: ResetPoint) -> Decision:
-    if entry and (why := for_others(entry, point.subscriber)):
-        return left_out(mark, why)
-    return Decision(mark, Status.REMOVED, reason=_PASSED, command_id=point.command_id)
 
 
 def lock_subscriptions(connection: Connection) -> None:
@@ -174,15 +127,11 @@ def move(connection: Connection, new_epoch: int, to: ResetTarget) -> dict[str, A
     ).fetchone()
     offset = to.mark.offset
     known = before if before is not None and before[1] == to.journal_id else None
-    passed = to.passed.behind(known[0]) if to.passed and known else None
-    _place(connection, new_epoch, to, _started(offset, known, is_told=passed is not None))
+    _place(connection, new_epoch, to, _started(offset, known))
     if known is None or offset < known[0]:
         _forget(connection, to.agent, above=offset if known else -1)
     to.high_water.store(connection, to.agent)
     _remember(connection, to)
-    if to.passed and passed:
-        position = Position(to.agent, to.journal_id, new_epoch, to.mark)
-        record_statuses(connection, to.passed.subscriber, position, passed)
     changed = {"from": before[0] if before else None, "to": offset, "epoch": new_epoch}
     if before is not None and known is None:
         changed |= {"from_journal": before[1], "to_journal": to.journal_id}
@@ -216,13 +165,12 @@ def raise_epoch(connection: Connection, epoch: int) -> int:
     return int(row[0])
 
 
-def _started(offset: int, before: tuple[Any, ...] | None, *, is_told: bool) -> int:
-    """Return up to where nobody may say that the subscription has imported something.
+def _started(offset: int, before: tuple[Any, ...] | None) -> int:
+    """Return up to where the subscription has not imported everything.
 
-    A jump forward leaves out what lies in between, unless that is told package by package; a jump
-    back below the start undoes it.
+    A jump forward leaves out what lies in between; a jump back below the start undoes it.
     """
-    if before is None or (offset > before[0] and not is_told):
+    if before is None or offset > before[0]:
         return offset
     return min(int(before[2]), offset)
 

@@ -9,8 +9,8 @@ from packhorse.messaging.api import Journal, Record
 from packhorse.messaging.reading import read_range
 from packhorse.wire.messages import Status
 from packhorse.wire.package_codec import AGENT_HEADER
+from packhorse_services.subscriber.announce.statuses import Decision
 from packhorse_services.subscriber.journal.arrivals import package_id_of
-from packhorse_services.subscriber.journal.decisions import Decision
 from packhorse_services.subscriber.journal.grouping import Group
 from packhorse_services.subscriber.journal.position import Position
 

@@ -17,12 +17,12 @@ from packhorse.packages.limits import LIMITS, PackageLimits
 from packhorse.packages.path_filter import EVERYTHING, PathFilter
 from packhorse.wire.actions import Paths, touched
 from packhorse.wire.messages import PackageEntry, PackageMessage
+from packhorse_services.subscriber.announce.statuses import Decision, record_statuses
 from packhorse_services.subscriber.commands import ledger
 from packhorse_services.subscriber.importing import path_locks
 from packhorse_services.subscriber.importing.remembered import PackageMemory
 from packhorse_services.subscriber.journal import position as positions
 from packhorse_services.subscriber.journal.arrivals import Mark
-from packhorse_services.subscriber.journal.decisions import Decision, record_statuses
 from packhorse_services.subscriber.journal.position import Position
 from packhorse_services.subscriber.journal.selection import Selection
 from packhorse_services.subscriber.journal.sequences import HighWater

