@@ -197,7 +197,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_timer = None
 
     def _refuse(self, status: int, detail: str = "") -> None:
+        """Close with an answer, unless it would be read as the one to an earlier request."""
         if self.transport.is_closing():
+            return
+        earlier = self._answered
+        if earlier and not earlier.response_complete and (self._in_head or earlier != self.cycle):
+            self.transport.close()
             return
         kind = generic_kind(status)
         body = {"type": kind.type, "title": kind.title, "status": status, "detail": detail}

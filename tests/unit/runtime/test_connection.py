@@ -235,3 +235,15 @@ def test_headers_are_counted_too(more: int) -> None:
     fields = (connection.MAX_HEADERS - 1 + more) * b"a:\r\n"
     answer = asyncio.run(_refusal(b"GET / HTTP/1.1\r\nHost: a\r\n" + fields + b"\r\n"))
     assert answer.startswith(b"HTTP/1.1 431 " if more else b"HTTP/1.1 200 ")
+
+
+def test_what_is_refused_behind_a_request_under_way_is_not_read_as_its_answer() -> None:
+    async def asked() -> bytes:
+        async with serving(_Held()) as address:
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(_ASK + b"no request\r\n\r\n")
+            said = await asyncio.wait_for(reader.read(), 120)
+            writer.close()
+            return said
+
+    assert asyncio.run(asked()) == b""
