@@ -19,19 +19,19 @@ def store_event(
 ) -> None:
     """Return once the event is stored; a database that is away is waited for.
 
-    Its number is drawn before. So when nobody knows whether a commit happened, it is written again,
+    Its number is drawn before, in a transaction that is over: a server that crashes then gives it
+    to nobody else. So when nobody knows whether the commit happened, the event is written again,
     and what is there already stays as it is (R26). Raises `EventNotStored`.
     """
     properties = as_json(event.properties).decode()
     number, failures, until = 0, 0, time.monotonic() + patience_s
     while True:
         try:
-            with (
-                pool.connection(max(0.0, until - time.monotonic())) as connection,
-                bookkeeping(connection),
-            ):
-                number = number or _next_number(connection)
-                _write(connection, (number, event.topic, application, properties))
+            with pool.connection(max(0.0, until - time.monotonic())) as connection:
+                if not number:
+                    number = _next_number(connection)
+                with bookkeeping(connection):
+                    _write(connection, (number, event.topic, application, properties))
         except AWAY as error:
             left = until - time.monotonic()
             if left <= 0 or isinstance(error, PoolClosed):
@@ -46,7 +46,8 @@ def store_event(
 
 
 def _next_number(connection: psycopg.Connection) -> int:
-    [(number,)] = connection.execute("SELECT nextval('jobs.event_number_seq')").fetchall()
+    with bookkeeping(connection):
+        [(number,)] = connection.execute("SELECT nextval('jobs.event_number_seq')").fetchall()
     return int(number)
 
 
