@@ -5,6 +5,7 @@ import threading
 import psycopg
 
 from packhorse.messaging.api import Outgoing
+from packhorse.wire.messages import Status
 from packhorse_services.subscriber.commands.clear_commands import PendingClear
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from tests.harness.borrowing import borrowed
@@ -29,6 +30,33 @@ def test_r19_a_blocked_package_leaves_at_once(feed: Feed, workers: Workers) -> N
         worker.run()
     assert removed(worker, feed) == [(bad, "c1")]
     assert_is_the_fold(worker.url, feed, removed=[bad])
+
+
+def test_one_that_becomes_editable_for_as_long_passes_a_package(
+    feed: Feed, workers: Workers
+) -> None:
+    policy, clock = RetryPolicy(-1, 900.0, 900.0), ManualClock()
+    before = workers(editable=False, policy=policy, clock=clock)
+    feed.add(page("/a"))
+    before.run()
+    bad = feed.bad()
+    before.step_until_failed(1)
+    before.die()
+    editable = workers(policy=policy, clock=clock)
+    with following(editable) as follower:
+        feed.clear(editable.name, bad, "c1")
+        follower.catch_up()
+        editable.run()
+        assert removed(editable, feed) == [(bad, "c1")]
+        editable.die()
+    after = workers(editable=False)
+    feed.add(page("/b"))
+    after.run()
+    after.send_statuses()
+    told = [(status.offset, status.status) for status in feed.statuses()]
+    assert told == [(bad, Status.REMOVED)], "what came before still counts as imported"
+    assert after.report.state.started_offset == -1
+    assert_is_the_fold(after.url, feed, removed=[bad])
 
 
 def test_r19_nothing_above_the_offset_is_removed(feed: Feed, worker: Worker) -> None:
