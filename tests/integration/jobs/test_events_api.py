@@ -7,6 +7,7 @@ import httpx
 import psycopg
 import pytest
 
+from packhorse import Client
 from packhorse.jobs.event_store import NewEvent, record
 from packhorse.jobs.events.pruning import EventRetention, prune_events
 from packhorse_services.jobs.http import event_feed
@@ -80,6 +81,17 @@ def test_who_comes_back_gets_the_rest_from_behind_any_event(site: JobsSite) -> N
         with follow(site, last_id) as again:
             again.until(lambda c, left=5 - at: len(c.events()) == left)
             assert topics(again) == wanted[at + 1 :]
+
+
+def test_the_library_follows_the_topics_that_it_names(site: JobsSite) -> None:
+    with follow(site) as client:
+        send(site, "shop/opened")
+        client.until(lambda c: c.events("event"))
+    for topic in ("shop/sold", "store/sold"):
+        send(site, topic)
+    [opened] = _data(client)
+    with Client(site.url, jobs=site.url, token="viewer") as library:
+        assert next(library.job_events("store/*", after=opened.id)).data.topic == "store/sold"
 
 
 @pytest.mark.proof

@@ -72,13 +72,13 @@ def delete_node(path: str, *, if_match: str | None = None) -> Operation[Document
 
 
 def children(path: str, *, limit: int = 1_000) -> Operation[list[Document]]:
-    """Return the paths and types of what lies directly below a node."""
+    """Return the paths and types of what lies directly below a node, up to `limit`."""
     url = f"/children{quoted(path)}"
     return (yield from listed(url, "children", limit, _PAGE, "content"))
 
 
 def subtree(path: str, *, limit: int = 1_000) -> Operation[list[Document]]:
-    """Return a node and what lies below it, in the order of the paths."""
+    """Return a node and what lies below it, up to `limit`, in the order of the paths."""
     url = f"/subtrees{quoted(path)}"
     return (yield from listed(url, "nodes", limit, _PAGE, "content"))
 

@@ -14,9 +14,9 @@ def events(*kinds: EventKind, subscriber: str | None = None, after: str = "") ->
     return Following(with_query("/events", types=types, subscriber=subscriber), after=after)
 
 
-def job_events(*topics: str, after: str = "") -> Following:
-    """Follow the events of the instances that fit these topics, `packhorse/job/*` for jobs'."""
-    return Following(with_query("/events", topic=list(topics) or None), "jobs", after)
+def job_events(topic: str = "**", *, after: str = "") -> Following:
+    """Follow the events of the instances whose topics fit this one, `packhorse/job/*` for jobs'."""
+    return Following(with_query("/events", topic=topic), "jobs", after)
 
 
 def topology_events(*, after: str = "") -> Following:
