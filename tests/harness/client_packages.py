@@ -10,13 +10,13 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from packhorse import __version__
-from packhorse.runtime.openapi import operations
+from packhorse.runtime.openapi import operations, successes
 from tests.harness.client_tools import (
     CLIENTS,
     generator,
@@ -38,19 +38,56 @@ _CODE_ALONE = {
     **dict.fromkeys(("apiDocs", "modelDocs", "apiTests", "modelTests"), "false"),
 }
 _JAVA = ("java", "-XX:TieredStopAtLevel=1")
-_FILE_AS_JSON = re.compile(
-    r"byte\[\] (\w+) = memberVarObjectMapper\.writeValueAsBytes\(body\);"
-    r"(\s+localVarRequestBuilder\.method\(\"\w+\", HttpRequest\.BodyPublishers\.)"
-    r"ofByteArray\(\1\)"
+_JAVA_APIS = (
+    # A file is sent by its name: its bytes are meant.
+    (
+        r"byte\[\] (\w+) = memberVarObjectMapper\.writeValueAsBytes\(body\);"
+        r"(\s+localVarRequestBuilder\.method\(\"\w+\", HttpRequest\.BodyPublishers\.)"
+        r"ofByteArray\(\1\)",
+        r"\2ofFile(body.toPath())",
+    ),
+    # A body that is left out is sent as null: an empty object is meant.
+    (r"writeValueAsBytes\((\w+)\)", r"writeValueAsBytes(\1 == null ? java.util.Map.of() : \1)"),
+    # An answer is read in the machine's charset.
+    (
+        r"(new String\(\w+\.body\(\)\.readAllBytes\(\))\)",
+        r"\1, java.nio.charset.StandardCharsets.UTF_8)",
+    ),
+    # A page is read as JSON.
+    (r"memberVarObjectMapper\.readValue\((\w+), new TypeReference<String>\(\) \{\}\)", r"\1"),
+    # A downloaded file is removed at the end, whoever keeps it, and left where its bytes break off.
+    (r"\w+(\.toFile\(\))?\.deleteOnExit\(\);", ""),
+    (
+        r"(java\.nio\.file\.Files\.copy\(response\.body\(\), file\.toPath\(\).*;)",
+        r"try { \1 } catch (IOException lost) { file.delete(); throw lost; }",
+    ),
 )
-"""How the generator sends a file: its name. The bytes are meant."""
-_GO_BODY = re.compile(r"\tlocalVarPostBody = (r\.\w+)\n")
-_JAVA_BODY = re.compile(r"writeValueAsBytes\((\w+)\)")
-"""How the generator sends a body: one that is left out as null. An empty object is meant."""
-_DETAIL = 'metaValue.FieldByName("Detail")'
-"""How the generator says what a refusal's detail is: the address of it."""
-_KNOWN_FIELDS_ALONE = "\tdecoder.DisallowUnknownFields()\n"
-"""How the generator reads a model: a field that a later version of a service adds is an error."""
+"""What the generator writes into a Java API, and what is meant."""
+_GO_MODELS = (
+    # A field, or a value, that a later version of a service adds is an error.
+    (r"\tdecoder\.DisallowUnknownFields\(\)\n", ""),
+    (
+        r"\treturn fmt\.Errorf\(\"%\+v is not a valid \w+\", value\)\n",
+        r"\t*v = enumTypeValue\n\treturn nil\n",
+    ),
+)
+_GO_APIS = (
+    # A body that is left out is sent as null: an empty object is meant.
+    (
+        r"\tlocalVarPostBody = (r\.\w+)\n",
+        r"\tlocalVarPostBody = \1\n\tif \1 == nil {\n\t\tlocalVarPostBody = struct{}{}\n\t}\n",
+    ),
+)
+_GO_CLIENTS = (
+    # What a refusal's detail is, is told by its address.
+    (r"metaValue\.FieldByName\(\"Detail\"\)", r"reflect.Indirect(\g<0>)"),
+    # A file of no bytes can't be sent, and is none when it is read.
+    (r"\tif bodyBuf\.Len\(\) == 0 \{\n.*\n.*\n\t\}\n", ""),
+    (
+        r"\tif len\(b\) == 0 \{\n",
+        r"\tif _, isFile := v.(**os.File); len(b) == 0 && !isFile {\n",
+    ),
+)
 
 
 def built() -> Path:
@@ -118,7 +155,11 @@ def _languages(service: str) -> Mapping[str, Mapping[str, Any]]:
             "outputDir": "java",
             "invokerPackage": package,
             **named,
-            "additionalProperties": {"openApiNullable": "true", "hideGenerationTimestamp": "true"},
+            "additionalProperties": {
+                "openApiNullable": "true",
+                "hideGenerationTimestamp": "true",
+                "enumUnknownDefaultCase": "true",
+            },
         },
         "go": {
             "outputDir": f"go/{service}",
@@ -140,12 +181,25 @@ def _pack_typescript(folder: Path, target: Path) -> None:
     (folder / "node_modules").symlink_to(node_modules())
     tools = folder / "node_modules" / ".bin"
     run([tools / "openapi-ts", "-f", "openapi-ts.config.mjs"], folder)
+    for service in documents():
+        _mend([folder / "src" / service / "sdk.gen.ts"], _other_than_json(service))
     run([tools / "tsc", "-p", folder], folder)
     package = json.loads((folder / "package.json").read_text())
     del package["devDependencies"]
     (folder / "package.json").write_text(json.dumps({**package, "version": __version__}, indent=2))
     _with_licence(folder)
     npm("pack", "--pack-destination", target, folder=folder)
+
+
+def _other_than_json(service: str) -> Iterator[tuple[str, str]]:
+    """Say of each operation how its answer is read, unless it is JSON whatever its type says."""
+    for _, operation in operations(parsed(documents()[service].read_text())):
+        types = {one for _, answer in successes(operation) for one in answer["content"]}
+        if types - {"application/json", "text/event-stream"}:
+            has_text = any(one.startswith("text/") for one in types)
+            read = f"    parseAs: '{'auto' if has_text else 'blob'}',\n"
+            call = rf"(export const {operation['operationId']} = [^;]*?\n)(    url: )"
+            yield call, rf"\1{read}\2"
 
 
 def _pack_java(folder: Path, target: Path) -> None:
@@ -156,18 +210,14 @@ def _pack_java(folder: Path, target: Path) -> None:
         f"final class Routes {{\n  static final Pattern KEYED = {keyed};\n"
         f"  static final Pattern TREES = {trees};\n\n  private Routes() {{}}\n}}\n"
     )
-    for api in sources.rglob("BlobsApi.java"):
-        api.write_text(_FILE_AS_JSON.sub(r"\2ofFile(body.toPath())", api.read_text()))
-    sent = r"writeValueAsBytes(\1 == null ? java.util.Map.of() : \1)"
-    for api in sources.rglob("*Api.java"):
-        api.write_text(_JAVA_BODY.sub(sent, api.read_text()))
+    _mend(sources.rglob("*Api.java"), _JAVA_APIS)
     pom = CLIENTS / "java" / "pom.xml"
     (folder / "sources").write_text("\n".join(str(path) for path in sources.rglob("*.java")))
-    options = ("-nowarn", "-proc:none", "-implicit:none", "--release", "17")
+    options = ("-nowarn", "-encoding", "UTF-8", "-proc:none", "-implicit:none", "--release", "17")
     classes = ("-cp", jars("java", pom) / "*", "-d", "classes")
     run(["javac", "-J-XX:TieredStopAtLevel=1", *options, *classes, "@sources"], folder)
     _with_licence(folder / "classes" / "META-INF")
-    shutil.copy(folder / "README.md", folder / "classes" / "META-INF")
+    shutil.copy(CLIENTS / "java" / "README.md", folder / "classes" / "META-INF")
     run(["jar", "cf", target / f"{NAME}.jar", "-C", "classes", "."], folder)
     (target / f"{NAME}.pom").write_text(pom.read_text().replace(_PLACEHOLDER, __version__, 1))
 
@@ -176,13 +226,9 @@ def _pack_go(folder: Path, target: Path) -> None:
     keyed, trees = (f"regexp.MustCompile(`{pattern}`)" for pattern in routes())
     code = f'package packhorse\n\nimport "regexp"\n\nvar keyed = {keyed}\nvar trees = {trees}\n'
     (folder / "routes.go").write_text(code)
-    for model in folder.glob("*/model_*.go"):
-        model.write_text(model.read_text().replace(_KNOWN_FIELDS_ALONE, ""))
-    sent = r"\tlocalVarPostBody = \1\n\tif \1 == nil {\n\t\tlocalVarPostBody = struct{}{}\n\t}\n"
-    for api in folder.glob("*/api_*.go"):
-        api.write_text(_GO_BODY.sub(sent, api.read_text()))
-    for client in folder.glob("*/client.go"):
-        client.write_text(client.read_text().replace(_DETAIL, f"reflect.Indirect({_DETAIL})"))
+    _mend(folder.glob("*/model_*.go"), _GO_MODELS)
+    _mend(folder.glob("*/api_*.go"), _GO_APIS)
+    _mend(folder.glob("*/client.go"), _GO_CLIENTS)
     _with_licence(folder)
     kept = [*folder.glob("*"), *folder.glob("*/*.go")]
     with zipfile.ZipFile(target / f"{NAME}-go.zip", "w", zipfile.ZIP_DEFLATED) as archive:
@@ -190,6 +236,14 @@ def _pack_go(folder: Path, target: Path) -> None:
             if path.is_file():
                 inside = path.relative_to(folder).as_posix()
                 archive.write(path, f"{MODULE}@v{__version__}/{inside}")
+
+
+def _mend(generated: Iterable[Path], mends: Iterable[tuple[str, str]]) -> None:
+    for path in generated:
+        text = path.read_text()
+        for written, meant in mends:
+            text = re.sub(written, meant, text)
+        path.write_text(text)
 
 
 def _with_licence(folder: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ class Runner:
     """A program that makes one call after the other."""
 
     process: "subprocess.Popen[str]"
+    temporary: Path
 
     def call(self, what: str, /, **asked: Any) -> Told:
         """Make a call and return what came of it; a call without an answer has the status 0."""
@@ -58,11 +60,19 @@ def running(language: str) -> Iterator[Runner]:
     folder = installed(language)
     _, command = LANGUAGES[language]
     pipe = subprocess.PIPE
-    process = subprocess.Popen(command(folder), cwd=folder, stdin=pipe, stdout=pipe, text=True)
-    try:
-        yield Runner(process)
-    finally:
-        process.communicate(timeout=120)
+    with tempfile.TemporaryDirectory() as temporary:
+        process = subprocess.Popen(
+            command(folder, temporary),
+            cwd=folder,
+            env={**os.environ, "TMPDIR": temporary},
+            stdin=pipe,
+            stdout=pipe,
+            text=True,
+        )
+        try:
+            yield Runner(process, Path(temporary))
+        finally:
+            process.communicate(timeout=120)
 
 
 def installed(language: str) -> Path:
@@ -106,13 +116,15 @@ def _go(folder: Path) -> None:
     run(["go", "build", "-o", "runner", "."], folder)
 
 
-def _java_command(folder: Path) -> list[str]:
-    return ["java", "-XX:TieredStopAtLevel=1", "-cp", _java_path(folder), "Runner"]
+def _java_command(folder: Path, temporary: str) -> list[str]:
+    """Run it in a charset that says nothing but ASCII, as a container's may."""
+    settings = (f"-Djava.io.tmpdir={temporary}", "-Dfile.encoding=US-ASCII")
+    return ["java", "-XX:TieredStopAtLevel=1", *settings, "-cp", _java_path(folder), "Runner"]
 
 
-LANGUAGES: Mapping[str, tuple[Callable[[Path], None], Callable[[Path], list[str]]]] = {
-    "typescript": (_typescript, lambda _: [str(NODE / "node"), "--expose-gc", "runner.js"]),
+LANGUAGES: Mapping[str, tuple[Callable[[Path], None], Callable[[Path, str], list[str]]]] = {
+    "typescript": (_typescript, lambda *_: [str(NODE / "node"), "--expose-gc", "runner.js"]),
     "java": (_java, _java_command),
-    "go": (_go, lambda folder: [str(folder / "runner")]),
+    "go": (_go, lambda folder, _: [str(folder / "runner")]),
 }
 """How the package of a language is installed and the program compiled, and what runs that."""

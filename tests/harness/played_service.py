@@ -18,19 +18,26 @@ def problem(status: int, kind: str, retry_after: str = "", **more: Any) -> Answe
     headers = {"Content-Type": "application/problem+json"}
     if retry_after:
         headers["Retry-After"] = retry_after
-    return status, headers, json.dumps(document)
+    return status, headers, json.dumps(document, ensure_ascii=False)
 
 
 def fine(status: int = 200, **document: Any) -> Answer:
     """An answer of a later version, which has a field that no client knows."""
     later = {name: _later(value) for name, value in document.items()}
-    return status, {"Content-Type": "application/json"}, json.dumps({**later, "added": "later"})
+    text = json.dumps({**later, "added": "later"}, ensure_ascii=False)
+    return status, {"Content-Type": "application/json"}, text
 
 
 def _later(value: Any) -> Any:
     if isinstance(value, list):
         return [{**one, "added": "later"} if isinstance(one, dict) else one for one in value]
     return value
+
+
+def halting(text: str, **headers: str) -> Answer:
+    """An answer that begins and does not go on."""
+    length = {"Content-Length": str(len(text) + 100)}
+    return 200, {"Content-Type": "application/json", **length, **_OPEN, **headers}, text
 
 
 def stream(text: str, missing: int = 0, *, silent: bool = False) -> Answer:
@@ -92,7 +99,8 @@ def played_service() -> Iterator[Service]:
                 self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
                 return
             self.send_response(status)
-            for name, value in {"Content-Length": str(len(text)), **_CLOSE, **more}.items():
+            length = {"Content-Length": str(len(text.encode()))}
+            for name, value in {**length, **_CLOSE, **more}.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(text.encode())

@@ -2,9 +2,13 @@ interface Named {
   path?: Record<string, unknown>;
 }
 
-/** The configuration that every generated client begins with. */
+/**
+ * The configuration that every generated client begins with. An answer is JSON, whatever its type
+ * says: a page of whoever stands before the service is an error.
+ */
 export function createClientConfig<T extends object>(config?: T) {
-  return { ...config, requestValidator: checkNames } as T & { requestValidator: typeof checkNames };
+  const usual = { parseAs: "json" as const, requestValidator: checkNames };
+  return { ...config, ...usual } as T & typeof usual;
 }
 
 /**

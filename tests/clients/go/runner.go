@@ -14,6 +14,7 @@ import (
 	"time"
 
 	packhorse "packhorse.io/clients/go"
+	"packhorse.io/clients/go/cleanup"
 	"packhorse.io/clients/go/content"
 	"packhorse.io/clients/go/jobs"
 	"packhorse.io/clients/go/publisher"
@@ -37,7 +38,7 @@ type document = map[string]any
 var calls = map[string]func(context.Context, asked, packhorse.Retries) (any, error){
 	"distribute": distribute, "queues": queues, "errors": failed, "clear": clearQueue,
 	"add_job": addJob, "job": getJob, "remove_job": removeJob, "produce": produce,
-	"put_node": putNode, "node": getNode, "topology": getTopology, "blob": throughBlob, "download": download, "events": events,
+	"put_node": putNode, "node": getNode, "topology": getTopology, "blob": throughBlob, "download": download, "events": events, "run": getRun,
 }
 
 func publisherAt(a asked, retries packhorse.Retries) *publisher.APIClient {
@@ -220,6 +221,14 @@ func getTopology(c context.Context, a asked, retries packhorse.Retries) (any, er
 		counts = append(counts, len(cluster.Instances))
 	}
 	return document{"current": found.GetCurrent(), "instances": counts}, err
+}
+
+func getRun(c context.Context, a asked, retries packhorse.Retries) (any, error) {
+	settings := cleanup.NewConfiguration()
+	settings.Servers = cleanup.ServerConfigurations{{URL: a.Url}}
+	settings.HTTPClient = packhorse.HTTPClient(retries)
+	run, _, err := cleanup.NewAPIClient(settings).CleanupAPI.GetCleanupRun(c, a.Number).Execute()
+	return run.GetId(), err
 }
 
 func answered(a asked) document {

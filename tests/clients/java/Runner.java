@@ -1,14 +1,17 @@
+import com.fasterxml.jackson.core.json.JsonWriteFeature;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.packhorse.client.ApiException;
 import io.packhorse.client.Events;
 import io.packhorse.client.PackhorseClient;
 import io.packhorse.client.Retries;
+import io.packhorse.client.cleanup.CleanupApi;
 import io.packhorse.client.content.BlobsApi;
 import io.packhorse.client.content.ContentApi;
 import io.packhorse.client.content.model.NodeBody;
 import io.packhorse.client.jobs.JobsApi;
 import io.packhorse.client.jobs.model.JobRequest;
+import io.packhorse.client.pipeline.ReportsApi;
 import io.packhorse.client.publisher.CommandsApi;
 import io.packhorse.client.publisher.DistributionsApi;
 import io.packhorse.client.publisher.ErrorQueuesApi;
@@ -35,7 +38,8 @@ import java.util.Map;
 
 /** Makes one call of the client for each line of JSON, and prints a line with what came of it. */
 public class Runner {
-  private static final ObjectMapper JSON = new ObjectMapper();
+  private static final ObjectMapper JSON =
+      new ObjectMapper().configure(JsonWriteFeature.ESCAPE_NON_ASCII.mappedFeature(), true);
   private static final HttpClient HTTP = HttpClient.newHttpClient();
 
   private static Object result(JsonNode asked, PackhorseClient client)
@@ -94,6 +98,10 @@ public class Runner {
         return digest(new BlobsApi(client).getBlob(name, null, null, null, null));
       case "events":
         return events(asked, client);
+      case "document":
+        return new ReportsApi(client).getDeliveryDocument(null, null, null, null, null);
+      case "run":
+        return new CleanupApi(client).getCleanupRun(asked.path("number").asLong(), null, null).getId();
       case "topology":
         var all = new TopologyApi(client).getTopology(null);
         var sizes = all.getClusters().stream().map(one -> one.getInstances().size()).toList();

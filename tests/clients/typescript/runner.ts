@@ -3,8 +3,10 @@ import { createHash } from "node:crypto";
 import { openAsBlob } from "node:fs";
 import { createInterface } from "node:readline";
 import { follow, retrying, type Follow } from "@packhorse/client";
+import * as cleanup from "@packhorse/client/cleanup";
 import * as content from "@packhorse/client/content";
 import * as jobs from "@packhorse/client/jobs";
+import * as pipeline from "@packhorse/client/pipeline";
 import * as publisher from "@packhorse/client/publisher";
 import * as topology from "@packhorse/client/topology";
 
@@ -38,7 +40,7 @@ function adding(path: string) {
 }
 
 async function download(digest: string) {
-  const { data } = await content.getBlob({ path: { digest }, parseAs: "blob", throwOnError });
+  const { data } = await content.getBlob({ path: { digest }, throwOnError });
   const bytes = Buffer.from(await (data as Blob).arrayBuffer());
   return createHash("sha256").update(bytes).digest("hex");
 }
@@ -116,6 +118,12 @@ const CALLS: Record<string, (asked: Asked, settings: Follow) => Promise<unknown>
     }
     return found;
   },
+  async document() {
+    return (await pipeline.getDeliveryDocument({ throwOnError })).data;
+  },
+  async run({ number: run_id }) {
+    return (await cleanup.getCleanupRun({ path: { run_id }, throwOnError })).data.id;
+  },
   async topology() {
     const { data } = await topology.getTopology({ throwOnError });
     return { current: data.current, instances: data.clusters.map((one) => one.instances.length) };
@@ -128,10 +136,12 @@ async function answered(asked: Asked) {
   const patience = asked.patience < 0 ? Infinity : asked.patience;
   const sleep = async (seconds: number) => void pauses.push(seconds);
   const retries = { patience, repeatable, timeout, ...(ends ? {} : { sleep }) };
-  const signal = ends ? AbortSignal.timeout(ends * 1000) : undefined;
-  const settings = { baseUrl, auth: token, fetch: retrying(retries), signal };
-  for (const { client } of [content, jobs, publisher, topology]) client.setConfig(settings);
-  const collecting = asked.call === "events" ? setInterval(gc!, 50) : undefined; // what only a signal refers to is gone
+  const given = new AbortController();
+  if (ends) setTimeout(() => given.abort(new Error("given up")), ends * 1000);
+  const settings = { baseUrl, auth: token, fetch: retrying(retries), signal: given.signal };
+  for (const { client } of [cleanup, content, jobs, pipeline, publisher, topology]) client.setConfig(settings);
+  const isLeft = asked.call === "events" || ends; // what only a signal refers to is gone
+  const collecting = isLeft ? setInterval(gc!, 50) : undefined;
   try {
     return { result: await CALLS[asked.call]!(asked, { ...retries, token }), pauses };
   } catch (error) {

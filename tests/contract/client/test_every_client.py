@@ -6,13 +6,17 @@ builds, as a user installs them.
 
 import json
 import socket
+import zipfile
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.contract.client.conftest import Ask
 from tests.contract.client.prepared import example
-from tests.harness.client_packages import documents
+from tests.harness.client_packages import NAME, built
+from tests.harness.client_runners import LANGUAGES, Runner
+from tests.harness.client_tools import CLIENTS
 from tests.harness.played_service import ACCEPTED, CUT, Answer, Service, fine, problem
 
 CLEARED = fine(
@@ -124,8 +128,8 @@ def test_a_refusal_has_the_problem(ask: Ask, service: Service, status: int, kind
 
 
 def test_a_refusal_is_an_error_that_says_the_detail(ask: Ask, service: Service) -> None:
-    service.answers = [problem(404, "not-found", detail="there is no such queue")]
-    assert "there is no such queue" in ask("queues").said
+    service.answers = [problem(404, "not-found", detail="there is no such queue: Größe")]
+    assert "there is no such queue: Größe" in ask("queues").said
 
 
 def test_of_a_long_refusal_the_beginning_is_read(ask: Ask, service: Service) -> None:
@@ -142,6 +146,39 @@ def test_a_page_of_a_proxy_is_a_refusal_with_its_status(ask: Ask, service: Servi
     service.answers = [(502, {"Content-Type": "text/html"}, "<html>Bad gateway</html>")]
     told = ask("queues", patience=0.0)
     assert (told.result, told.status) == (None, 502)
+
+
+def test_a_page_in_the_place_of_an_answer_is_no_success(ask: Ask, service: Service) -> None:
+    """Somebody before the service asks who is there."""
+    service.answers = [(200, {"Content-Type": "text/html"}, "<html>Sign in</html>")]
+    assert ask("distribute", path="/a").result is None
+    assert len(service.requested) == 1
+
+
+@pytest.mark.parametrize("language", ["typescript", "java"])
+def test_a_report_is_a_page(
+    language: str, runner_of: Callable[[str], Runner], service: Service
+) -> None:
+    service.answers = [(200, {"Content-Type": "text/html; charset=utf-8"}, "<h1>Größe</h1>")]
+    told = runner_of(language).call("document", url=service.url, token="", patience=0.0)
+    assert told.result == "<h1>Größe</h1>", told
+
+
+def test_a_value_that_a_later_version_adds_is_no_error(ask: Ask, service: Service) -> None:
+    added = example("jobs", "addJob")
+    service.answers = [fine(201, **{**added, "verdict": "LATER"})]
+    told = ask("add_job", topic="images/scale")
+    assert told.status == 200, told
+    assert told.result["number"] == added["job"]["number"]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_state_that_a_later_version_adds_is_no_error(
+    language: str, runner_of: Callable[[str], Runner], service: Service
+) -> None:
+    service.answers = [fine(**{**example("cleanup", "getCleanupRun"), "id": 7, "state": "LATER"})]
+    told = runner_of(language).call("run", url=service.url, token="", patience=0.0, number=7)
+    assert told.result == 7, told
 
 
 def test_queues_and_errors_are_read(ask: Ask, service: Service) -> None:
@@ -170,9 +207,9 @@ def test_a_job_and_the_topology_are_read(ask: Ask, service: Service) -> None:
 def test_a_node_is_named_by_its_path(ask: Ask, service: Service) -> None:
     service.answers = [CUT, fine(path="/a/b c", etag="e1")]
     assert ask("put_node", path="/a/b c").result == {"path": "/a/b c"}
-    node = {"path": "/a/b c", "type": "page", "properties": {"title": "One"}, "binaries": {}}
+    node = {"path": "/a/b c", "type": "page", "properties": {"title": "Größe"}, "binaries": {}}
     service.answers = [fine(**node)]
-    assert ask("node", path="/a/b c").result == {"path": "/a/b c", "type": "page", "title": "One"}
+    assert ask("node", path="/a/b c").result == {"path": "/a/b c", "type": "page", "title": "Größe"}
     assert {path for _, path, _, _ in service.requested} == {"/content/a/b%20c"}
 
 
@@ -237,7 +274,11 @@ def test_a_producer_that_somebody_else_has_registered_stops(ask: Ask, service: S
 
 
 def test_what_is_committed_names_no_registry() -> None:
-    lock = json.loads(
-        (documents()["jobs"].parents[1] / "clients/typescript/package-lock.json").read_text()
-    )
+    lock = json.loads((CLIENTS / "typescript" / "package-lock.json").read_text())
     assert not [name for name, one in lock["packages"].items() if "resolved" in one]
+
+
+def test_the_jar_has_the_readme() -> None:
+    with zipfile.ZipFile(built() / f"{NAME}.jar") as jar:
+        shown = jar.read("META-INF/README.md")
+    assert shown == (CLIENTS / "java" / "README.md").read_bytes()
