@@ -49,11 +49,11 @@ type Events struct {
 	Silence time.Duration
 
 	calls              context.Context
+	end                context.CancelFunc
 	url, token, lastID string
 	retries            Retries
 	body               io.ReadCloser
 	lines              *bufio.Reader
-	silent             *time.Timer
 	isConnected        bool
 	retry              float64
 	losses             int
@@ -62,23 +62,22 @@ type Events struct {
 // Follow returns the events behind the one with the ID after; "" begins now. url is that of the
 // stream with its query, for example http://127.0.0.1:8080/events?types=package.
 func Follow(calls context.Context, url, token, after string, retries Retries) *Events {
+	calls, end := context.WithCancel(calls)
 	return &Events{
 		Silence: 45 * time.Second,
-		calls:   calls, url: url, token: token, lastID: after, retries: retries, retry: 1,
+		calls:   calls, end: end, url: url, token: token, lastID: after, retries: retries, retry: 1,
 	}
 }
 
-// Next waits for the next event. An error is for good: a refusal, nobody at the first try, or the
-// end of the context.
+// Next waits for the next event. An error is for good: a refusal, nobody at the first try, the end of
+// the context, or that it is closed.
 func (e *Events) Next() (Event, error) {
 	for {
 		if err := e.open(); err != nil {
 			return Event{}, err
 		}
-		e.silent.Reset(e.Silence)
 		event, found, err := e.block()
 		if err == nil && found {
-			e.silent.Stop() // while the caller is at work
 			return event, nil
 		}
 		if err != nil {
@@ -89,10 +88,13 @@ func (e *Events) Next() (Event, error) {
 	}
 }
 
-// Close ends the connection.
+// Close ends the connection, and what waits on it for the next event, in whatever goroutine.
 func (e *Events) Close() {
+	e.end()
+}
+
+func (e *Events) drop() {
 	if e.body != nil {
-		e.silent.Stop()
 		_ = e.body.Close()
 		e.body = nil
 	}
@@ -107,7 +109,6 @@ func (e *Events) open() error {
 		}
 		if err == nil && answer.StatusCode == http.StatusOK {
 			e.isConnected, e.body, e.lines = true, answer.Body, bufio.NewReader(answer.Body)
-			e.silent = time.AfterFunc(e.Silence, func() { _ = answer.Body.Close() })
 			return nil
 		}
 		isPassing := true
@@ -140,6 +141,7 @@ func (e *Events) asked() (*http.Response, error) {
 	if e.lastID != "" {
 		request.Header.Set("Last-Event-ID", e.lastID)
 	}
+	e.retries.Timeout = e.Silence
 	e.retries = e.retries.inTime(e.Silence)
 	return e.retries.RoundTrip(request)
 }
@@ -150,7 +152,7 @@ func isStream(answer *http.Response) bool {
 
 // pause waits until a lost stream is opened again.
 func (e *Events) pause() error {
-	e.Close()
+	e.drop()
 	seconds := math.Min(longestPause, e.retry*math.Pow(2, float64(e.losses)))
 	e.losses++
 	if err := e.retries.sleep(e.calls, time.Duration(seconds*float64(time.Second))); err != nil {
@@ -167,7 +169,6 @@ func (e *Events) block() (event Event, found bool, err error) {
 		if err != nil {
 			return event, false, err // what is not complete is sent again
 		}
-		e.silent.Reset(e.Silence)
 		line = strings.TrimRight(line, "\r\n")
 		if line == "" && !isEmpty {
 			break

@@ -36,9 +36,9 @@ type Retries struct {
 	// Repeatable says that every request may arrive twice: those of a producer, which are numbered,
 	// or a clear with a bound. It is sent again when its answer is lost, and gets no Idempotency-Key.
 	Repeatable bool
-	// Timeout is after how long an answer that does not begin is lost, with HTTPClient; 0 is 90 seconds,
-	// for a service may be asked to wait for 60. A Transport with such a limit of its own, or of another
-	// type than http.Transport, keeps its own.
+	// Timeout is after how long an answer that does not go on, or with HTTPClient does not begin, is lost;
+	// 0 is 90 seconds, for a service may be asked to wait for 60. A Transport with a limit of its own for
+	// the beginning, or of another type than http.Transport, keeps its own.
 	Timeout time.Duration
 	// Sleep waits; nil does until the context ends.
 	Sleep func(context.Context, time.Duration) error
@@ -49,11 +49,7 @@ type Retries struct {
 // HTTPClient returns what the HTTPClient of a service's configuration takes. Make one and keep it, for
 // its connections are its own.
 func HTTPClient(retries Retries) *http.Client {
-	limit := retries.Timeout
-	if limit == 0 {
-		limit = 90 * time.Second
-	}
-	return &http.Client{Transport: retries.inTime(limit)}
+	return &http.Client{Transport: retries.inTime(retries.timeout())}
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -174,10 +170,11 @@ func (r Retries) sent(request *http.Request) (*http.Response, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	answer.Body = timely{answer.Body, r.timeout()}
 	whole := io.Reader(answer.Body)
 	if answer.StatusCode >= 400 {
 		whole = io.LimitReader(whole, longestRefusal)
-	} else if kind := answer.Header.Get("Content-Type"); kind != "" && !strings.Contains(kind, "json") {
+	} else if !isWhole(answer.Header) {
 		return answer, nil, nil
 	}
 	body, err := io.ReadAll(whole)
@@ -194,6 +191,24 @@ func (r Retries) sent(request *http.Request) (*http.Response, []byte, error) {
 	}
 	answer.Body = io.NopCloser(bytes.NewReader(body))
 	return answer, body, err
+}
+
+// timely is a body that is lost when nothing of it comes for so long.
+type timely struct {
+	io.ReadCloser
+	limit time.Duration
+}
+
+func (t timely) Read(into []byte) (int, error) {
+	late := time.AfterFunc(t.limit, func() { _ = t.Close() })
+	defer late.Stop()
+	return t.ReadCloser.Read(into)
+}
+
+// isWhole says whether it is JSON, and no binary that consists of some.
+func isWhole(header http.Header) bool {
+	kind := header.Get("Content-Type")
+	return (kind == "" || strings.Contains(kind, "json")) && header.Get("Accept-Ranges") != "bytes"
 }
 
 func isSentAgain(answer *http.Response, body []byte, err error, twice bool) bool {
@@ -232,6 +247,13 @@ func copyOf(request *http.Request) (again *http.Request, err error) {
 		again.Body, err = request.GetBody()
 	}
 	return again, err
+}
+
+func (r Retries) timeout() time.Duration {
+	if r.Timeout == 0 {
+		return 90 * time.Second
+	}
+	return r.Timeout
 }
 
 func (r Retries) patience() time.Duration {

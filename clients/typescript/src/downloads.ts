@@ -1,56 +1,100 @@
-import { pauseAfter } from "./retrying.js";
+import { type Asked, pauseAfter } from "./retrying.js";
+
+type Sleep = (seconds: number, signal?: AbortSignal) => Promise<void>;
 
 /**
- * Returns an answer whose body, where it is one binary as a whole, goes on behind lost connections:
- * what is missing is asked for, if it is of the same binary still.
+ * Returns an answer whose body ends with an error when its request is given up. Where it is one
+ * binary as a whole, it goes on behind lost connections.
  */
 export function resumed(
-  request: Request,
+  asked: Asked,
   answer: Response,
   send: typeof fetch,
   patience: number,
-  sleep: (seconds: number, signal?: AbortSignal) => Promise<void>,
+  sleep: Sleep,
 ): Response {
-  const etag = etagOf(request, answer);
-  if (!etag || !answer.body) return answer;
-  let reader = answer.body.getReader();
-  let at = 0;
+  if (!answer.body) return answer;
+  const etag = etagOf(asked.request, answer);
+  const body = new Body(asked, answer.body.getReader(), etag, send, patience, sleep);
+  return new Response(new ReadableStream(body), answer);
+}
 
-  async function rest(): Promise<boolean> {
-    const headers = new Headers(request.headers);
-    headers.set("Range", `bytes=${at}-`);
-    headers.set("If-Range", etag);
-    const found = await send(new Request(request, { headers }));
-    const range = found.headers.get("Content-Range") ?? "";
-    const isRest = found.headers.get("ETag") === etag && range.startsWith(`bytes ${at}-`);
-    if (found.status !== 206 || !isRest || !found.body) {
-      await found.body?.cancel();
-      return false;
-    }
-    reader = found.body.getReader();
-    return true;
+/** What is missing is asked for, if it is of the same binary still. */
+class Body {
+  private at = 0;
+  private giveUp = () => {};
+
+  constructor(
+    private asked: Asked, // what it refers to hears the signal as long as somebody reads
+    private reader: ReadableStreamDefaultReader<Uint8Array>,
+    private etag: string,
+    private send: typeof fetch,
+    private patience: number,
+    private sleep: Sleep,
+  ) {}
+
+  start(controller: ReadableStreamDefaultController): void {
+    const { signal } = this.asked;
+    this.giveUp = () => {
+      controller.error(signal.reason);
+      void this.cancel(signal.reason).catch(() => undefined);
+    };
+    signal.addEventListener("abort", this.giveUp);
+    if (signal.aborted) this.giveUp();
   }
 
-  async function pull(controller: ReadableStreamDefaultController): Promise<void> {
+  async pull(controller: ReadableStreamDefaultController): Promise<void> {
+    const part = await this.next().catch((lost) => {
+      this.ended();
+      throw lost;
+    });
+    if (part) return controller.enqueue(part);
+    this.ended();
+    controller.close();
+  }
+
+  cancel(why: unknown): Promise<void> {
+    this.ended();
+    return this.reader.cancel(why);
+  }
+
+  private ended(): void {
+    this.asked.signal.removeEventListener("abort", this.giveUp);
+  }
+
+  private async next(): Promise<Uint8Array | undefined> {
     let began: number | undefined;
     for (let tries = 0; ; tries++) {
       try {
-        const { done, value } = await reader.read();
-        if (done) return controller.close();
-        at += value.byteLength;
-        return controller.enqueue(value);
+        const { value } = await this.reader.read();
+        this.at += value?.byteLength ?? 0;
+        return value;
       } catch (lost) {
         const now = performance.now() / 1000;
         const pause = pauseAfter(undefined, tries);
         began ??= now;
-        if (request.signal.aborted || now - began + pause > patience) throw lost;
-        await sleep(pause, request.signal);
-        if (!(await rest())) throw lost;
+        if (!this.etag || this.asked.signal.aborted || now - began + pause > this.patience) throw lost;
+        await this.sleep(pause, this.asked.signal);
+        if (!(await this.rest())) throw lost;
       }
     }
   }
 
-  return new Response(new ReadableStream({ pull, cancel: (why) => reader.cancel(why) }), answer);
+  private async rest(): Promise<boolean> {
+    const { request, signal } = this.asked;
+    const headers = new Headers(request.headers);
+    headers.set("Range", `bytes=${this.at}-`);
+    headers.set("If-Range", this.etag);
+    const found = await this.send(new Request(request, { headers }), { signal });
+    const range = found.headers.get("Content-Range") ?? "";
+    const isRest = found.headers.get("ETag") === this.etag && range.startsWith(`bytes ${this.at}-`);
+    if (found.status !== 206 || !isRest || !found.body) {
+      await found.body?.cancel();
+      return false;
+    }
+    this.reader = found.body.getReader();
+    return true;
+  }
 }
 
 /** Returns what names the binary, if an answer is one as a whole. */

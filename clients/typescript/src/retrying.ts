@@ -21,6 +21,16 @@ export interface Retries {
   fetch?: typeof fetch;
 }
 
+/**
+ * A request, and the signal of who asks. That is heard only while somebody refers to what it was
+ * given in: Node.js holds it weakly.
+ */
+export interface Asked {
+  request: Request;
+  signal: AbortSignal;
+  from: readonly unknown[];
+}
+
 interface Tried {
   answer?: Response;
   lost?: unknown;
@@ -30,8 +40,6 @@ const AWAY = [408, 502, 503, 504];
 const FULL = 429;
 const LONGEST_TIMER = 2 ** 31 - 1;
 const LONGEST_REFUSAL = 2 ** 20; // bytes; what is behind them is not read
-/** A signal reaches a request only while something refers to the request: Node.js holds it weakly. */
-const underWay = new Set<Request>();
 /** Its first DELETE ends a job that waits, and a second one forgets it. */
 const JOB = /^(?!.*\/content\/).*\/jobs\/\d+$/;
 const NOT_REACHED = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|UND_ERR_CONNECT_TIMEOUT)$/;
@@ -44,21 +52,23 @@ const NOT_REACHED = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH
 export function retrying(retries: Retries = {}): typeof fetch {
   const { patience = 60, repeatable = false, timeout = 90, sleep = slept } = retries;
   const send: typeof fetch = async (input, init) => {
-    const request = prepared(new Request(input, init), repeatable);
+    const given = new Request(input, init);
+    const request = prepared(given, repeatable);
+    const asked = { request, signal: given.signal, from: [input, given] };
     const twice = repeatable || mayArriveTwice(request);
     const limit = isFile(request) ? Infinity : timeout;
     let began: number | undefined;
     for (let tries = 0; ; tries++) {
-      const tried = await sent(retries.fetch ?? globalThis.fetch, request.clone(), limit);
+      const tried = await sent(retries.fetch ?? globalThis.fetch, asked, limit);
       const now = performance.now() / 1000;
       const pause = pauseAfter(tried.answer, tries);
       began ??= now;
-      const again = !request.signal.aborted && (await isSentAgain(tried, twice));
+      const again = !asked.signal.aborted && (await isSentAgain(tried, twice));
       if (!again || now - began + pause > patience) {
-        if (tried.answer) return resumed(request, tried.answer, send, patience, sleep);
+        if (tried.answer) return resumed(asked, tried.answer, send, patience, sleep);
         throw tried.lost;
       }
-      await sleep(pause, request.signal);
+      await sleep(pause, asked.signal);
     }
   };
   return send;
@@ -90,17 +100,33 @@ function isFile({ headers }: Request): boolean {
   return !(headers.get("Content-Type") ?? "json").includes("json");
 }
 
-async function sent(send: typeof fetch, request: Request, limit: number): Promise<Tried> {
+/** Sends a request, whose answer begins in so many seconds; it is read as a whole unless it is a file. */
+async function sent(send: typeof fetch, asked: Asked, limit: number): Promise<Tried> {
+  const { signal } = asked;
+  const closing = new AbortController();
+  const close = () => closing.abort(signal.reason ?? new TypeError("no answer in time"));
+  const late = setTimeout(close, Math.min(limit * 1000, LONGEST_TIMER));
+  signal.addEventListener("abort", close);
+  if (signal.aborted) close();
   try {
-    const answer = await begun(send, request, limit);
-    const type = answer.headers.get("Content-Type") ?? "json";
-    if (answer.status < 400 && !type.includes("json")) return { answer };
+    const answer = await send(asked.request.clone(), { signal: closing.signal });
+    clearTimeout(late);
     if (answer.status >= 400) return { answer: new Response(await problemOf(answer), answer) };
+    if (!isWhole(answer)) return { answer };
     const body = await answer.arrayBuffer(); // a cut in the middle is found here
     return { answer: new Response(body.byteLength ? body : null, answer) };
   } catch (lost) {
     return { lost };
+  } finally {
+    clearTimeout(late);
+    signal.removeEventListener("abort", close);
   }
+}
+
+/** Whether it is JSON, and no binary that consists of some. */
+function isWhole({ headers }: Response): boolean {
+  const isJson = (headers.get("Content-Type") ?? "json").includes("json");
+  return isJson && headers.get("Accept-Ranges") !== "bytes";
 }
 
 /** Returns the beginning of a refusal, in a problem document where it is none: a proxy's page. */
@@ -118,24 +144,6 @@ async function problemOf({ body, status, statusText: title }: Response): Promise
     // it is no JSON, or the beginning of some
   }
   return JSON.stringify({ type: "about:blank", title, status, detail: text });
-}
-
-/** Sends a request, which hears its signal until its answer begins, in so many seconds. */
-async function begun(send: typeof fetch, request: Request, limit: number): Promise<Response> {
-  const closing = new AbortController();
-  const close = () => closing.abort(request.signal.reason ?? new TypeError("no answer in time"));
-  const late = setTimeout(close, Math.min(limit * 1000, LONGEST_TIMER));
-  request.signal.addEventListener("abort", close, { once: true });
-  if (request.signal.aborted) close();
-  const asked = new Request(request, { signal: closing.signal });
-  underWay.add(request).add(asked);
-  try {
-    return await send(asked);
-  } finally {
-    clearTimeout(late);
-    underWay.delete(request);
-    underWay.delete(asked);
-  }
 }
 
 async function isSentAgain({ answer, lost }: Tried, twice: boolean): Promise<boolean> {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -27,7 +28,7 @@ type asked struct {
 	Patience, Silence, Timeout, Working                  float64
 	Ends                                                 float64 // after so many seconds; pauses are real
 	Count                                                int
-	Repeatable, Create                                   bool
+	Repeatable, Create, Closed                           bool
 	UpTo                                                 *int64 `json:"up_to"`
 	Number                                               int64
 	Sequences                                            []int64
@@ -69,12 +70,19 @@ func queues(c context.Context, a asked, retries packhorse.Retries) (any, error) 
 }
 
 func failed(c context.Context, a asked, retries packhorse.Retries) (any, error) {
-	found, _, err := publisherAt(a, retries).ErrorQueuesAPI.GetErrorQueue(c, a.Subscriber).Execute()
+	request := publisherAt(a, retries).ErrorQueuesAPI.GetErrorQueue(c, a.Subscriber)
 	entries := []document{}
-	for _, entry := range found.GetEntries() {
-		entries = append(entries, document{"offset": entry.Offset, "reason": entry.Reason})
+	for {
+		page, _, err := request.Execute()
+		for _, entry := range page.GetEntries() {
+			entries = append(entries, document{"offset": entry.Offset, "reason": entry.Reason})
+		}
+		next, _ := url.Parse(page.GetNext())
+		if err != nil || page.GetNext() == "" {
+			return entries, err
+		}
+		request = request.Cursor(next.Query().Get("cursor"))
 	}
-	return entries, err
 }
 
 func clearQueue(c context.Context, a asked, retries packhorse.Retries) (any, error) {
@@ -204,6 +212,9 @@ func events(c context.Context, a asked, retries packhorse.Retries) (any, error) 
 		}
 		one := document{"kind": event.Kind, "id": event.ID, "data": event.Data, "gap": event.IsGap()}
 		found = append(found, one)
+		if a.Closed {
+			go followed.Close()
+		}
 		if len(found) < a.Count {
 			time.Sleep(seconds(a.Working))
 		}

@@ -128,6 +128,44 @@ def test_a_binary_that_breaks_off_is_an_error_where_it_can_not_go_on(
     assert len(smaller.requests) == 1 + replaced
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("kind", ["application/json", "text/plain"])
+def test_a_binary_goes_on_where_it_broke_off_whatever_its_type_is(
+    kind: str, language: str, runner_of: Callable[[str], Runner], service: Service
+) -> None:
+    shown = {"Content-Type": kind, "ETag": '"d"', "Accept-Ranges": "bytes"}
+    rest = {**shown, "Content-Range": "bytes 2-4/5"}
+    service.answers = [(200, {**shown, "Content-Length": "5"}, '"1'), (206, rest, '23"')]
+    asked = {"name": "d", "token": "secret", "patience": 60.0}
+    told = runner_of(language).call("download", url=service.url, **asked)
+    assert told.result == hashlib.sha256(b'"123"').hexdigest(), told
+    assert service.headers("Range") == [None, "bytes=2-"]
+
+
+def test_what_broke_off_leaves_no_file(
+    runner_of: Callable[[str], Runner], service: Service
+) -> None:
+    service.answers = [(200, {"Content-Type": "image/png", "Content-Length": "5"}, "12")]
+    java = runner_of("java")
+    before = set(java.temporary.iterdir())
+    told = java.call("download", url=service.url, name="d", token="secret", patience=0.0)
+    assert told.result is None
+    assert set(java.temporary.iterdir()) == before
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_nothing_is_a_binary_in_the_other_languages_too(
+    language: str, runner_of: Callable[[str], Runner], service: Service, tmp_path: Path
+) -> None:
+    path = tmp_path / "empty"
+    path.touch()
+    shown = {"Content-Type": "image/png", "ETag": '"d"', "Accept-Ranges": "bytes"}
+    service.answers = [fine(201, digest="d", length=0), (200, shown, "")]
+    asked = {"path": str(path), "name": "d", "token": "secret", "patience": 0.0}
+    told = runner_of(language).call("blob", url=service.url, **asked)
+    assert told.result == hashlib.sha256().hexdigest(), told
+
+
 def test_nothing_is_a_binary_too(ask: Ask) -> None:
     with played_blobs(0) as empty:
         assert ask("binary", empty.url, "/a") == b""

@@ -1,5 +1,6 @@
 """Answers that are late, lost or given up, and streams that the caller closes or keeps waiting."""
 
+import hashlib
 import json
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
@@ -17,11 +18,14 @@ from tests.harness.played_service import (
     Answer,
     Service,
     fine,
+    halting,
     problem,
     stream,
 )
 from tests.harness.waiting import eventually
 
+BINARY = {"Content-Type": "image/png", "ETag": '"d"', "Accept-Ranges": "bytes"}
+REST: Answer = (206, {**BINARY, "Content-Range": "bytes 2-4/5"}, "cde")
 GIVEN = {"token": "secret", "patience": 60.0}
 RunnerOf = Callable[[str], Runner]
 
@@ -57,6 +61,18 @@ def test_a_request_that_is_sent_again_leaves_no_connection_open(ask: Ask) -> Non
     assert len(set(connections)) <= 2
 
 
+@pytest.mark.parametrize("language", ["java", "go"])
+def test_an_answer_that_does_not_go_on_in_time_is_lost(
+    language: str, runner_of: RunnerOf, service: Service
+) -> None:
+    asked = {"url": service.url, **GIVEN, "timeout": 1.0}
+    service.answers = [halting('{"queues": ['), fine(**example("publisher", "listQueues"))]
+    assert runner_of(language).call("queues", **asked).status == 200
+    service.answers = [halting("ab", **BINARY), REST]
+    told = runner_of(language).call("download", **asked, name="d")
+    assert told.result == hashlib.sha256(b"abcde").hexdigest()
+
+
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize(("lost", "status"), [(CUT, 0), (problem(503, "away", "0"), 503)])
 def test_what_is_created_only_where_nothing_is_is_not_sent_again(
@@ -82,10 +98,36 @@ def test_a_call_that_is_given_up_does_not_wait_for_its_next_try(
     eventually(given_up_after_the_first_try)
 
 
-def test_a_stream_that_is_closed_is_not_opened_again(runner_of: RunnerOf, service: Service) -> None:
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        ("queues", UNANSWERED),
+        ("distribute", UNANSWERED),
+        ("node", UNANSWERED),
+        ("queues", halting('{"queues": [')),
+        ("node", halting("{")),
+        ("download", halting("ab", **BINARY)),
+        ("download", halting("ab", **{"Content-Type": "image/png"})),
+    ],
+)
+@pytest.mark.parametrize("language", ["typescript", "go"])
+def test_a_call_that_is_given_up_ends_wherever_its_answer_is(
+    language: str, call: str, answer: Answer, runner_of: RunnerOf, service: Service
+) -> None:
+    service.answers = [answer, problem(404, "not-found")]
+    asked = {**GIVEN, "path": "/a", "name": "d", "timeout": 5.0, "ends": 0.5}
+    told = runner_of(language).call(call, url=service.url, **asked)
+    assert (told.result, told.status) == (None, 0)
+    assert len(service.requested) == 1
+
+
+@pytest.mark.parametrize("language", ["java", "go"])
+def test_a_stream_that_is_closed_is_not_opened_again(
+    language: str, runner_of: RunnerOf, service: Service
+) -> None:
     service.answers = [stream(block(1), missing=100, silent=True), stream(block(2))]
     asked = {**GIVEN, **PACKAGES, "count": 2, "closed": True}
-    assert runner_of("java").call("events", url=service.url, **asked).result is None
+    assert runner_of(language).call("events", url=service.url, **asked).result is None
     assert len(service.requested) == 1
 
 

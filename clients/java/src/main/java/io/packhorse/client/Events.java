@@ -1,10 +1,9 @@
 package io.packhorse.client;
 
 import static java.nio.charset.StandardCharsets.UTF_8;
-import static java.util.concurrent.CompletableFuture.delayedExecutor;
-import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.TextNode;
 import java.io.BufferedReader;
 import java.io.EOFException;
@@ -15,7 +14,6 @@ import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandlers;
-import java.time.Duration;
 import java.util.StringJoiner;
 
 /**
@@ -28,12 +26,9 @@ public final class Events implements AutoCloseable {
   private final HttpClient http;
   private final HttpRequest request;
   private final Retries retries;
-  private final long silence;
   private String lastId;
   private volatile InputStream body;
   private BufferedReader lines;
-  private volatile long heard;
-  private volatile boolean isAwaited;
   private volatile boolean isClosed;
   private boolean isConnected;
   private double retry = 1;
@@ -52,12 +47,11 @@ public final class Events implements AutoCloseable {
     }
   }
 
-  Events(HttpClient http, HttpRequest request, Retries retries, String after, Duration silence) {
+  Events(HttpClient http, HttpRequest request, Retries retries, String after) {
     this.http = http;
     this.request = request;
     this.retries = retries;
     this.lastId = after;
-    this.silence = silence.toNanos();
   }
 
   /**
@@ -65,16 +59,6 @@ public final class Events implements AutoCloseable {
    * it is closed.
    */
   public Event next() throws ApiException, InterruptedException {
-    heard = System.nanoTime();
-    isAwaited = true;
-    try {
-      return awaited();
-    } finally {
-      isAwaited = false;
-    }
-  }
-
-  private Event awaited() throws ApiException, InterruptedException {
     while (!isClosed) {
       try {
         if (body == null) {
@@ -137,30 +121,11 @@ public final class Events implements AutoCloseable {
       throw new IOException("it was closed meanwhile");
     }
     lines = new BufferedReader(new InputStreamReader(opened, UTF_8));
-    heard = System.nanoTime();
-    watch(opened);
   }
 
   private static boolean isStream(HttpResponse<?> answer) {
     String type = answer.headers().firstValue("Content-Type").orElse("");
     return type.startsWith("text/event-stream");
-  }
-
-  /** Loses a connection on which nothing comes, unless the caller is at work. */
-  private void watch(InputStream open) {
-    long left = silence - (System.nanoTime() - heard);
-    delayedExecutor(Math.max(0, left), NANOSECONDS)
-        .execute(
-            () -> {
-              if (!isAwaited) {
-                heard = System.nanoTime();
-              }
-              if (System.nanoTime() - heard >= silence) {
-                closed(open);
-              } else if (body == open) {
-                watch(open);
-              }
-            });
   }
 
   private static void closed(InputStream open) {
@@ -214,7 +179,6 @@ public final class Events implements AutoCloseable {
     if (line == null) {
       throw new EOFException("what is not complete is sent again");
     }
-    heard = System.nanoTime();
     return line;
   }
 

@@ -52,11 +52,11 @@ public class PackhorseClient extends ApiClient {
   public Events follow(String path, String after, Duration silence) {
     HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(getBaseUri() + path));
     request.header("Accept", "text/event-stream").header("Cache-Control", "no-store");
-    request.timeout(silence); // until it is answered; a JDK that ends the stream too opens it again
+    request.timeout(silence); // a JDK that ends the stream then opens it again
     if (getRequestInterceptor() != null) {
       getRequestInterceptor().accept(request);
     }
-    return new Events(http, request.build(), retries, after, silence);
+    return new Events(http, request.build(), retries, after);
   }
 
   /** Returns what a refusal says, for example "queue-full"; empty where nobody answered. */

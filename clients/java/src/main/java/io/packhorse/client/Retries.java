@@ -10,8 +10,8 @@ import java.time.Duration;
  *     numbered, or a clear with a bound. It is sent again when its answer is lost, and gets no
  *     Idempotency-Key.
  * @param pause waits
- * @param timeout after how long an answer that does not begin is lost, unless the request says so
- *     itself; a file takes as long as it takes
+ * @param timeout after how long an answer that does not begin, unless the request says so itself, or
+ *     does not go on is lost; to a file it begins when it does
  */
 public record Retries(double patience, boolean repeatable, Pause pause, Duration timeout) {
   /** Waits so many seconds. */
@@ -35,7 +35,7 @@ public record Retries(double patience, boolean repeatable, Pause pause, Duration
     return new Retries(patience, true, pause, timeout);
   }
 
-  /** Returns retries for which an answer that does not begin in this time is lost. */
+  /** Returns retries for which an answer that does not begin, or go on, in this time is lost. */
   public Retries withTimeout(Duration timeout) {
     return new Retries(patience, repeatable, pause, timeout);
   }

@@ -12,6 +12,7 @@ import java.net.URI;
 import java.net.URLDecoder;
 import java.net.http.HttpClient;
 import java.net.http.HttpConnectTimeoutException;
+import java.net.http.HttpHeaders;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.net.http.HttpResponse.BodyHandler;
@@ -60,7 +61,7 @@ final class RetryingHttp extends HttpClient {
     boolean twice = retries.repeatable() || mayArriveTwice(request);
     long began = 0;
     for (int tries = 0; ; tries++) {
-      Whole<T> whole = new Whole<>(handler);
+      Whole<T> whole = new Whole<>(handler, request.timeout().orElse(retries.timeout()));
       HttpResponse<T> answer = null;
       IOException lost = null;
       try {
@@ -169,25 +170,31 @@ final class RetryingHttp extends HttpClient {
 
   /**
    * Reads an answer of JSON, or a refusal, as a whole before anybody gets it: a cut in its middle is
-   * found, and the connection is free for the next try.
+   * found, and the connection is free for the next try. A binary of JSON is none.
    */
   private static final class Whole<T> implements BodyHandler<T> {
     private final BodyHandler<T> handler;
+    private final Duration limit;
     private String text = "";
 
-    Whole(BodyHandler<T> handler) {
+    Whole(BodyHandler<T> handler, Duration limit) {
       this.handler = handler;
+      this.limit = limit;
     }
 
     @Override
     public BodySubscriber<T> apply(ResponseInfo info) {
-      boolean isJson = info.headers().firstValue("Content-Type").orElse("json").contains("json");
-      if (info.statusCode() < 400 && !isJson) {
-        return handler.apply(info);
+      if (info.statusCode() < 400 && !isWhole(info.headers())) {
+        return new Timely<>(handler.apply(info), limit);
       }
       BodySubscriber<byte[]> whole =
           info.statusCode() < 400 ? BodySubscribers.ofByteArray() : new Beginning();
-      return BodySubscribers.mapping(whole, body -> read(info, body));
+      return new Timely<>(BodySubscribers.mapping(whole, body -> read(info, body)), limit);
+    }
+
+    private static boolean isWhole(HttpHeaders headers) {
+      boolean isJson = headers.firstValue("Content-Type").orElse("json").contains("json");
+      return isJson && !headers.firstValue("Accept-Ranges").orElse("").equals("bytes");
     }
 
     private T read(ResponseInfo info, byte[] body) {
