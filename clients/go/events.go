@@ -193,6 +193,6 @@ func (e *Events) block() (event Event, found bool, err error) {
 	if id != "" {
 		e.lastID = id
 	}
-	event.ID, event.Data = id, json.RawMessage(strings.Join(data, "\n"))
+	event.ID, event.Data = e.lastID, json.RawMessage(strings.Join(data, "\n"))
 	return event, len(data) > 0, nil
 }

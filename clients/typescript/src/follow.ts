@@ -46,7 +46,7 @@ export async function* follow(url: string, options: Follow = {}): AsyncGenerator
         losses = 0;
         retry = block.retry ?? retry;
         id = block.id || id;
-        if (block.data !== undefined) yield eventOf(block, block.data);
+        if (block.data !== undefined) yield eventOf(block.kind, id, block.data);
       }
     } catch (error) {
       if (!isConnected || signal?.aborted || isForGood(error)) throw error;
@@ -117,7 +117,7 @@ function parsed(text: string): Block {
   return block;
 }
 
-function eventOf({ kind, id }: Block, text: string): StreamEvent {
+function eventOf(kind: string, id: string, text: string): StreamEvent {
   let data: unknown = text;
   try {
     data = JSON.parse(text);

@@ -34,6 +34,13 @@ def test_it_goes_on_behind_the_last_position_wherever_the_stream_is_lost(
     assert 7.0 in found.pauses
 
 
+def test_an_event_without_an_id_has_the_last_one(ask: Ask, service: Service) -> None:
+    without = block(2).replace("id: p2\n", "")
+    service.answers = [stream(block(1) + without), stream(block(3))]
+    found = ask("events", **PACKAGES, count=2)
+    assert found.result == [event(1), {**event(2), "id": "p1"}]
+
+
 @pytest.mark.parametrize("told", ["0", "-5", "9300000000000", "9" * 400])
 def test_a_pause_is_one_whatever_a_stream_says_of_it(ask: Ask, service: Service, told: str) -> None:
     service.answers = [stream(f"retry: {told}\n{block(1)}"), stream(block(2))]

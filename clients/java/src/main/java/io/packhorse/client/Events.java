@@ -22,6 +22,7 @@ import java.util.StringJoiner;
  */
 public final class Events implements AutoCloseable {
   private static final double LONGEST_PAUSE = 30;
+  private static final ObjectMapper JSON = ApiClient.createDefaultObjectMapper();
 
   private final HttpClient http;
   private final HttpRequest request;
@@ -171,7 +172,7 @@ public final class Events implements AutoCloseable {
     }
     losses = 0;
     lastId = id.isEmpty() ? lastId : id;
-    return hasData ? new Event(kind, id, json(data.toString())) : null;
+    return hasData ? new Event(kind, lastId, json(data.toString())) : null;
   }
 
   private String line() throws IOException {
@@ -184,7 +185,7 @@ public final class Events implements AutoCloseable {
 
   private static JsonNode json(String text) {
     try {
-      return ApiClient.createDefaultObjectMapper().readTree(text);
+      return JSON.readTree(text);
     } catch (IOException noJson) {
       return TextNode.valueOf(text);
     }
