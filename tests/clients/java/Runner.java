@@ -55,10 +55,16 @@ public class Runner {
         var queues = new QueuesApi(client).listQueues().getQueues();
         return queues.stream().map(queue -> queue.getSubscriber()).toList();
       case "errors":
-        var failed = new ErrorQueuesApi(client).getErrorQueue(subscriber, null, null).getEntries();
-        return failed.stream()
-            .map(one -> Map.of("offset", one.getOffset(), "reason", one.getReason()))
-            .toList();
+        var failed = new ArrayList<Map<String, Object>>();
+        String cursor = null;
+        do {
+          var page = new ErrorQueuesApi(client).getErrorQueue(subscriber, null, cursor);
+          for (var one : page.getEntries()) {
+            failed.add(Map.of("offset", one.getOffset(), "reason", one.getReason()));
+          }
+          cursor = PackhorseClient.parameterIn(page.getNext(), "cursor");
+        } while (cursor != null);
+        return failed;
       case "clear":
         var upTo = asked.path("up_to").asLong();
         var bound = asked.has("up_to") ? new ClearBody().upToOffset(upTo) : null;
@@ -179,6 +185,7 @@ public class Runner {
             Duration.ofMillis((long) (1000 * asked.path("timeout").asDouble(90))));
     String token = asked.path("token").asText();
     var client = new PackhorseClient(asked.path("url").asText(), token, retries, HTTP);
+    client.setRequestInterceptor(request -> request.header("X-Request-Id", "1"));
     var answer = new HashMap<String, Object>(Map.of("pauses", pauses));
     try {
       answer.put("result", result(asked, client));

@@ -55,9 +55,16 @@ const CALLS: Record<string, (asked: Asked, settings: Follow) => Promise<unknown>
     const { data } = await publisher.listQueues({ throwOnError });
     return data.queues.map((queue) => queue.subscriber);
   },
-  async errors({ subscriber }) {
-    const { data } = await publisher.getErrorQueue({ path: { subscriber }, throwOnError });
-    return data.entries.map(({ offset, reason }) => ({ offset, reason }));
+  async errors({ url, subscriber }) {
+    const found = [];
+    let cursor: string | undefined;
+    do {
+      const asked = { path: { subscriber }, query: { cursor }, throwOnError } as const;
+      const { entries, next } = (await publisher.getErrorQueue(asked)).data;
+      found.push(...entries.map(({ offset, reason }) => ({ offset, reason })));
+      cursor = next ? new URL(next, url).searchParams.get("cursor")! : undefined;
+    } while (cursor);
+    return found;
   },
   async clear({ subscriber, up_to: up_to_offset }) {
     const body = up_to_offset === undefined ? undefined : { up_to_offset };

@@ -9,6 +9,7 @@ import socket
 import zipfile
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import parse_qs, urlencode
 
 import pytest
 
@@ -185,12 +186,15 @@ def test_queues_and_errors_are_read(ask: Ask, service: Service) -> None:
     listed = example("publisher", "listQueues")
     service.answers = [CUT, fine(**listed)]
     assert ask("queues").result == [one["subscriber"] for one in listed["queues"]]
-    failed = {**example("publisher", "getErrorQueue"), "next": None}
-    service.answers = [fine(**failed)]
-    assert ask("errors", subscriber="sub 1").result == [
-        {"offset": one["offset"], "reason": one["reason"]} for one in failed["entries"]
-    ]
-    assert service.requested[-1][1].partition("?")[0] == "/queues/sub%201/errors"
+    failed = example("publisher", "getErrorQueue")
+    place = urlencode({"cursor": "a+b c/ß=", "limit": 1})
+    first = fine(**{**failed, "next": f"/queues/sub%201/errors?{place}"})
+    service.answers = [first, fine(**{**failed, "next": None})]
+    shown = [{"offset": one["offset"], "reason": one["reason"]} for one in failed["entries"]]
+    assert ask("errors", subscriber="sub 1").result == shown * 2
+    path, _, query = service.requested[-1][1].partition("?")
+    assert path == "/queues/sub%201/errors"
+    assert parse_qs(query)["cursor"] == ["a+b c/ß="]
 
 
 def test_a_job_and_the_topology_are_read(ask: Ask, service: Service) -> None:
