@@ -3,7 +3,7 @@
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -65,6 +65,10 @@ class Pages(deque[Any]):
     """Answers of a list, page after page."""
 
 
+class Held(bytes):
+    """A stream of events that stays open until its reader goes."""
+
+
 @dataclass
 class WrittenPublisher:
     """`answers` are by method and path; a pair says the status too, bytes are a stream of events.
@@ -83,6 +87,8 @@ class WrittenPublisher:
     """Paths, and the trace of each request that was a part of one."""
     meanwhile: list[Callable[[], object]] = field(default_factory=list)
     looks: int = 0
+    held: set[object] = field(default_factory=set)
+    """Streams that are open now."""
 
     def forget(self) -> None:
         """Have no answers, and nothing that was asked."""
@@ -103,6 +109,17 @@ class WrittenPublisher:
         """Show these entries in the error queue of a subscriber."""
         page = {"subscriber": subscriber, "length": len(failures), "entries": [*failures]}
         self.answers[f"GET /queues/{subscriber}/errors"] = {**page, "next": None}
+
+    def send(self, content: bytes, handler: BaseHTTPRequestHandler) -> None:
+        """Send the body of an answer."""
+        if not isinstance(content, Held):
+            handler.wfile.write(content)
+            return
+        self.held.add(handler)
+        with suppress(ConnectionError):
+            handler.wfile.write(content)
+            handler.rfile.read(1)
+        self.held.remove(handler)
 
     def changes(self) -> list[tuple[str, str, str | None, Any]]:
         """Return the requests that would have changed something."""
@@ -137,13 +154,14 @@ def written_publisher() -> Iterator[WrittenPublisher]:
                 status, document = 404, {"type": "/problems/x", "title": "none", "status": 404}
             content = document if isinstance(document, bytes) else json.dumps(document).encode()
             self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
+            missing = isinstance(content, Held)  # a byte, which never comes
+            self.send_header("Content-Length", str(len(content) + missing))
             if isinstance(document, bytes):
                 self.send_header("Content-Type", "text/event-stream")
             for name, value in (more[0] if more else {}).items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(content)
+            written.send(content, self)
 
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
         setattr(Handler, f"do_{method}", Handler._answer)

@@ -3,7 +3,7 @@
 import asyncio
 import functools
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -216,7 +216,7 @@ class AsyncClient(Configured):
         except ClientError as error:  # not through which generators it came
             raise error.with_traceback(None) from error.__cause__
 
-    async def follow(self, following: Following) -> AsyncIterator[StreamEvent]:
+    async def follow(self, following: Following) -> AsyncGenerator[StreamEvent, None]:
         """Yield the events of a stream for ever, once there was a connection: see `Following`."""
         while True:
             error: ClientError | None = None

@@ -9,7 +9,8 @@ from playwright.sync_api import Browser, expect
 
 from tests.harness.browser import signed_in
 from tests.harness.console import HOSTILE, ConsoleSite
-from tests.harness.written_publisher import AT, Pages, entry
+from tests.harness.waiting import eventually
+from tests.harness.written_publisher import AT, Held, Pages, entry
 
 AWAY = (503, {"type": "/problems/unavailable", "title": "It is starting", "status": 503})
 _UNKNOWN = {"type": "/problems/unknown-subscriber", "title": "No such subscriber", "status": 404}
@@ -67,6 +68,13 @@ def test_a_publisher_that_is_away_ends_the_stream_and_says_so(site: ConsoleSite)
     site.publisher.answers["GET /events"] = Pages([blocks(("package", entry(41))), AWAY])
     package, said = site.stream("live/events", 3)
     assert (package.event, said.event, "It is starting" in said.data) == ("row", "away", True)
+
+
+def test_whoever_leaves_gives_the_publishers_stream_back(site: ConsoleSite) -> None:
+    site.publisher.answers["GET /events"] = Held(POSITION + blocks(("package", entry(41))))
+    for shown in [1, 2] * 10:
+        site.stream("live/events", shown)
+    eventually(lambda: not site.publisher.held)
 
 
 def test_the_page_is_live_again_once_the_publisher_is_there(

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal, get_args
@@ -26,6 +26,7 @@ router = page_router()
 _LIFE_S = 300.0
 KINDS: tuple[EventKind, ...] = get_args(EventKind)
 _Word = Annotated[str, Query(max_length=200)]
+_Events = AsyncGenerator[StreamEvent, None]
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ async def _opened(
     events = visit.publisher(agent).follow(following)
     streams = of(visit.request).streams
     with streams.place(visit.request.scope):
-        yield _rows(visit, events, agent)
+        async with aclosing(_rows(visit, events, agent)) as rows:
+            yield rows
 
 
 @router.get("/live/events", response_class=EventSourceResponse)
@@ -101,9 +103,7 @@ async def follow_live(
         yield row
 
 
-async def _rows(
-    visit: Visit, events: AsyncIterator[StreamEvent], agent: str
-) -> AsyncIterator[ServerSentEvent]:
+async def _rows(visit: Visit, events: _Events, agent: str) -> AsyncGenerator[ServerSentEvent, None]:
     """Yield a block for each event; the browser comes back with the last id after some minutes."""
     streams = of(visit.request).streams
     yield ServerSentEvent(retry=2_000, comment="events follow")
@@ -122,8 +122,15 @@ async def _rows(
         yield ServerSentEvent(event="away" if is_passing(error) else "refused", data=str(error))
     finally:
         upcoming.cancel()
-        with suppress(asyncio.CancelledError, ClientError, StopAsyncIteration):
-            await upcoming
+        await asyncio.shield(_closed(upcoming, events))
+
+
+async def _closed(upcoming: asyncio.Future[StreamEvent], events: _Events) -> None:
+    """Give the publisher's stream back; shielded, as a request that ends is cancelled again."""
+    await asyncio.wait((upcoming,))
+    if not upcoming.cancelled():
+        upcoming.exception()  # else the log calls it lost
+    await events.aclose()
 
 
 def _tell(news: asyncio.Event, _done: object) -> None:
