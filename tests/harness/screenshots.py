@@ -52,6 +52,7 @@ PAGES = {
     "distribution": "distribution?agent=main&number=d2",
     "distribute": "distribute?paths=%2Fsite%2Fnews&deep=1",
     "releases": "releases",
+    "release": "releases/send?release=id-christmas",
     "failures": "failures",
     "mend": "failures/redistribute",
     "commands": "commands",
@@ -144,6 +145,7 @@ def written_sending(site: ConsoleSite) -> None:
         release("autumn", "SENT", at=AT),
     ]
     site.publisher.answers["GET /releases"] = {"agent": "main", "releases": rows, "next": None}
+    site.publisher.answers["GET /releases/id-christmas"] = rows[0]
 
 
 def written_events(site: ConsoleSite) -> None:

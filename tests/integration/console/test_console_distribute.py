@@ -1,5 +1,6 @@
 """Distributing from the console over HTTP, now and later."""
 
+import re
 from threading import Event
 from typing import Any
 from urllib.parse import urlencode
@@ -10,10 +11,12 @@ from tests.harness.console import (
     HOSTILE,
     WHO_MAY_NOT,
     ConsoleSite,
+    address,
     console_site,
     distribution,
     dry_run,
     release,
+    row,
 )
 
 FORM = {"agent": "main", "paths": "/site/a b\r\n/site/c", "action": "ADD", "key": "k1"}
@@ -30,7 +33,10 @@ def site(running: ConsoleSite) -> ConsoleSite:
     answers["POST /distribute"] = {**distribution("d1"), "repeated": False}
     rows = [release("spring"), release("autumn", "SENT", package_id="p7")]
     answers["GET /releases"] = {"agent": "main", "releases": rows, "next": None}
-    answers["PATCH /releases/id-spring"] = answers["DELETE /releases/id-spring"] = rows[0]
+    for method in ("GET", "PATCH", "DELETE"):
+        answers[f"{method} /releases/id-spring"] = rows[0]
+    waiting = distribution("id-spring", state="SCHEDULED", at=rows[0]["at"], subscribers=[])
+    answers["GET /distributions/id-spring"] = waiting
     return running
 
 
@@ -108,32 +114,70 @@ def test_it_may_be_for_some_subscribers_alone(site: ConsoleSite) -> None:
 def test_releases_are_shown_with_what_can_be_done(site: ConsoleSite) -> None:
     text = site.get("releases?state=SCHEDULED").text
     assert "state=SCHEDULED" in site.publisher.requested[0][1]
-    assert text.count("Send now</button>") == 1, "what is sent can't be sent again"
+    assert text.count("Send now…</a>") == 1, "what is sent can't be sent again"
     assert "number=p7" in text
     assert site.get("releases/content").status_code == 200
-    assert (
-        '<form method="post" action="/pages/releases'
-        not in site.get("releases", token="viewer").text
-    )
+    assert "Send now" not in site.get("releases", token="viewer").text
+
+
+def test_what_is_still_to_go_out_comes_before_what_is_over(site: ConsoleSite) -> None:
+    states = {"old": "SENT", "late": "FAILED", "new": "CANCELLED", "next": "SCHEDULED"}
+    rows = [
+        release(name, state, at=f"2026-12-0{day}T18:00:00Z")
+        for day, (name, state) in enumerate(states.items(), 1)
+    ]
+    page = {"agent": "main", "releases": [*rows, release("idea", "DRAFT", at=None)], "next": None}
+    site.publisher.answers["GET /releases"] = page
+    text = site.get("releases").text
+    assert re.findall('data-release="id-([a-z]+)"', text) == ["late", "next", "idea", "new", "old"]
+    assert "2026-12-03" not in row(text, 'data-release="id-new"'), "it does not go out then"
+
+
+def test_many_that_are_over_hide_nothing_that_goes_out(site: ConsoleSite) -> None:
+    of = {"SCHEDULED": [release("next")], "FAILED": [], "DRAFT": [release("idea", "DRAFT")]}
+
+    def page(query: dict[str, str]) -> dict[str, Any]:
+        rows = of.get(query.get("state", ""), [release("old", "SENT")])
+        more = f"/releases?cursor={query['state']}" if "state" in query else "/releases?cursor=x"
+        return {"agent": "main", "releases": rows, "next": None if rows in of.values() else more}
+
+    site.publisher.answers["GET /releases"] = page
+    text = site.get("releases").text
+    assert re.findall('data-release="id-([a-z]+)"', text) == ["next", "idea"]
+    site.get(address(site.get(address(text, "sent")).text, "Next page"))
+    assert site.publisher.requested[-1][1] == "/releases?limit=100&state=SENT&cursor=SENT"
 
 
 @pytest.mark.parametrize(
     ("action", "method", "body"), [("send", "PATCH", {"at": "now"}), ("cancel", "DELETE", None)]
 )
-def test_a_release_is_sent_now_or_cancelled(
+def test_a_release_is_sent_now_or_cancelled_once_it_is_confirmed(
     site: ConsoleSite, action: str, method: str, body: object
 ) -> None:
-    done = site.post(f"releases/{action}", agent="main", release="id-spring")
-    assert done.headers["location"] == f"/pages/releases?agent=main&done={action}"
+    label = {"send": "Send now…", "cancel": "Cancel…"}[action]
+    question = site.get(address(site.get("releases").text, label)).text
+    assert f"packhorse release {action} --server {site.publisher.url} -- spring" in question
+    assert site.publisher.changes() == []
+    done = site.press(question, f"releases/{action}")
     [found] = site.publisher.changes()
     assert found == (method, "/releases/id-spring", "Bearer operator", body)
+    assert "Goes out" in done.text, "its own page says what becomes of it"
+
+
+@pytest.mark.parametrize("token", ["operator", "viewer"])
+def test_what_is_over_can_be_neither_sent_nor_cancelled(site: ConsoleSite, token: str) -> None:
+    over = release("autumn", "SENT" if token == "operator" else "SCHEDULED")
+    site.publisher.answers["GET /releases/id-autumn"] = over
+    for action in ("send", "cancel"):
+        text = site.get(f"releases/{action}?agent=main&release=id-autumn", token).text
+        assert '<form method="post" action="/pages/releases' not in text
 
 
 def test_a_release_that_waits_is_shown_as_a_distribution(site: ConsoleSite) -> None:
     waiting = distribution("r1", state="SCHEDULED", at="2026-12-24T18:00:00Z", reason="late")
     site.publisher.answers["GET /distributions/r1"] = {**waiting, "subscribers": []}
     text = site.get("distribution?agent=main&number=r1").text
-    assert "Send it now, or cancel it" in text
+    assert address(text, "Send it now…") == "releases/send?agent=main&release=r1"
     sent = {**distribution("d1", deep_paths=["/a&b"], paths=[]), "subscribers": []}
     sent["targets"] = ["sub1"]
     site.publisher.answers["GET /distributions/d1"] = sent

@@ -1,16 +1,17 @@
 """Releases: what goes out later, what became of it, and letting it go at once or not at all."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import Depends, Query, Response
 
 from packhorse.client.awaiting import AsyncClient
 from packhorse.client.errors import Invalid, NotFound
-from packhorse.client.exchange import Document, given, with_query
+from packhorse.client.exchange import Document, given, segment, with_query
 from packhorse.runtime.auth import TokenScope
-from packhorse_services.console.frame.equivalents import curl, same
+from packhorse_services.console.frame.equivalents import Same, curl, same
+from packhorse_services.console.frame.rendering import PageAddress
 from packhorse_services.console.frame.session import Form
 from packhorse_services.console.frame.visit import (
     PageVisit,
@@ -20,10 +21,12 @@ from packhorse_services.console.frame.visit import (
     followed_page,
     page_router,
 )
+from packhorse_services.console.upstream import cursor_of
 
 router = page_router()
 
 _ROWS = 100
+_OPEN = ("SCHEDULED", "FAILED", "DRAFT")
 _Word = Annotated[str, Query(max_length=200)]
 
 Act = Literal["send", "cancel"]
@@ -31,30 +34,61 @@ _ACTS: Mapping[str, Callable[[AsyncClient, str], Awaitable[Document]]] = {
     "send": AsyncClient.send_release,
     "cancel": AsyncClient.cancel_release,
 }
-_DONE = {"send": "It goes out now.", "cancel": "It does not go out."}
 
 
 @dataclass(frozen=True)
-class ReleaseFilter:
+class ReleaseFilter(PageAddress):
     """Which releases are shown; empty: all of the first agent."""
+
+    page = "releases"
 
     agent: _Word = ""
     state: _Word = ""
+    cursor: _Word = ""
 
 
 Filter = Annotated[ReleaseFilter, Depends()]
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Releases in their order; `left_out`: so many more are over that they are shown by state."""
+
+    rows: Sequence[Document] = ()
+    following: str = ""
+    left_out: bool = False
+    wrong: str = ""
+
+
 @followed_page(router, "/releases")
-async def show_releases(visit: PageVisit, requested: Filter, done: _Word = "") -> Response:
+async def show_releases(visit: PageVisit, requested: Filter) -> Response:
     """Show what goes out later, the next one first, and what became of it."""
-    shown = await _shown(visit, requested)
+    agent = visit.agent(requested.agent)
     return visit.followed(
         "releases",
-        **shown,
+        found=await _found(visit.publisher(agent), requested),
+        agent=agent,
         requested=requested,
         agents=visit.agents,
-        notice=_DONE.get(done, ""),
+        open=_OPEN,
+        same=_same(visit.publisher_url(agent), requested),
+    )
+
+
+@router.get("/releases/{action}")
+async def ask_before(
+    visit: PageVisit, action: Act, release: Annotated[str, Query(max_length=200)], agent: _Word = ""
+) -> Response:
+    """Show what would go out at once, or not at all."""
+    agent = visit.agent(agent)
+    one = await visit.publisher(agent).release(release)
+    return visit.page(
+        "release.html",
+        action=action,
+        agent=agent,
+        one=one,
+        open=one["state"] in _OPEN,
+        same=_same_act(visit.publisher_url(agent), action, one["name"] or one["id"]),
     )
 
 
@@ -64,27 +98,44 @@ async def change_release(
     form: Form,
     visit: Annotated[Visit, Depends(acting(TokenScope.DISTRIBUTE))],
 ) -> Response:
-    """Let a release go out at once, or not at all."""
+    """Let a release go out at once, or not at all; its own page says what becomes of it."""
     agent = form.get("agent", "")
-    await _ACTS[action](visit.publisher(agent), form.get("release", ""))
-    return back_to("releases", agent=agent, done=action)
+    release = await _ACTS[action](visit.publisher(agent), form.get("release", ""))
+    return back_to("distribution", agent=agent, number=release["package_id"] or release["id"])
 
 
-async def _shown(visit: Visit, requested: ReleaseFilter) -> dict[str, Any]:
-    agent = visit.agent(requested.agent)
-    path = with_query("/releases", limit=_ROWS, **given(state=requested.state or None))
-    url, wrong, rows = visit.publisher_url(agent), "", list[Document]()
+async def _found(client: AsyncClient, requested: ReleaseFilter) -> Found:
+    """Return what was asked for; without a state what is not over comes before what is."""
     try:
-        rows = (await visit.publisher(agent).get(path))["releases"]
+        page = await client.get(_path(requested))
+        if requested.state:
+            cursor = cursor_of(page["next"])
+            return Found(page["releases"], requested.url(cursor=cursor) if cursor else "")
+        rows = page["releases"]
+        if page["next"]:
+            rows = [one for state in _OPEN for one in await client.releases(state=state)]
     except (Invalid, NotFound) as error:
-        wrong = str(error)
+        return Found(wrong=str(error))
+    # One without a moment comes last.
+    rows = sorted(rows, key=lambda one: one["at"] or "~")
+    over = [one for one in rows if one["state"] not in _OPEN]
+    waiting = [one for one in rows if one["state"] in _OPEN]
+    return Found([*waiting, *reversed(over)], left_out=bool(page["next"]))
+
+
+def _path(requested: ReleaseFilter) -> str:
+    filters = given(state=requested.state or None, cursor=requested.cursor or None)
+    return with_query("/releases", limit=_ROWS, **filters)
+
+
+def _same(url: str, requested: ReleaseFilter) -> list[Same]:
     words = [f"--state={requested.state.lower()}"] if requested.state else []
-    lines = [
-        same("This page", ["get", "releases", *words, "--server", url], curl(url + path)),
-        same(
-            "Cancel",
-            ["release", "cancel", "--server", url, "NAME"],
-            curl(f"{url}/releases/NAME", "DELETE"),
-        ),
-    ]
-    return {"agent": agent, "rows": rows, "wrong": wrong, "same": lines, "most": _ROWS}
+    sent = curl(url + _path(requested))
+    return [same("This page", ["get", "releases", *words, "--server", url], sent)]
+
+
+def _same_act(url: str, action: Act, name: str) -> list[Same]:
+    at = f"{url}/releases/{segment(name)}"
+    sent = curl(at, "PATCH", '{"at": "now"}') if action == "send" else curl(at, "DELETE")
+    words = ["release", action, "--server", url, "--", name]
+    return [same("Send now" if action == "send" else "Cancel", words, sent)]
