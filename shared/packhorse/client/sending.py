@@ -179,7 +179,7 @@ def lost(error: Exception, url: str, words: Words, *, stream: bool = False) -> C
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return NotReached(_nobody(error, url, words))
     if stream:
-        return NoAnswer(f"{url} was lost ({error})")
+        return NoAnswer(f"{url} was lost ({str(error) or type(error).__name__})")
     if isinstance(error, httpx.TimeoutException):
         return NoAnswerInTime(f"{url} gave no answer in time")
     return NoAnswer(_nobody(error, url, words))

@@ -115,6 +115,20 @@ def test_a_state_that_is_known_is_no_news(browser: Browser, site: ConsoleSite) -
         expect(page.locator("[data-kind=subscriber]")).to_have_count(2)
 
 
+def test_a_word_that_no_row_contains_is_said_to_be_in_none(
+    browser: Browser, site: ConsoleSite
+) -> None:
+    with signed_in(browser, site.url, "live") as opened:
+        page = opened.page
+        expect(page.locator("[data-kind=package]").first).to_be_visible()
+        none = page.locator("#unmatched")
+        expect(none).to_be_hidden()
+        page.fill("#contains", "nobody")
+        expect(none).to_be_visible()
+        page.fill("#contains", "/site/news")
+        expect(none).to_be_hidden()
+
+
 def test_what_the_publisher_refuses_is_said_and_ends_the_stream(site: ConsoleSite) -> None:
     site.publisher.answers["GET /events"] = REFUSAL
     [said] = site.stream("live/events?subscriber=other", 2)

@@ -114,6 +114,8 @@ def test_a_queue_shows_its_head_and_why_it_does_not_move(site: ConsoleSite) -> N
     assert REASON.partition('"')[0] in text
     assert '<tr data-offset="41" class="head">' in text
     assert text.count("data-offset") == 2
+    assert "/pages/distribution?agent=main&amp;number=p41" in text
+    assert text.count("/pages/content?path=%2Fsite%2Fnews") == 2
     assert f"packhorse retry subscriber --server {site.publisher.url} -- sub2" in text
 
 
@@ -129,9 +131,7 @@ def test_a_package_for_some_says_for_whom(site: ConsoleSite) -> None:
 
 def test_the_filter_of_a_queue_is_the_publishers(site: ConsoleSite) -> None:
     site.get("queue?agent=main&subscriber=sub2&path=/site/a b&action=ADD")
-    asked = site.publisher.requested[-1][1]
-    assert "path_prefix=%2Fsite%2Fa+b" in asked
-    assert "action=ADD" in asked
+    assert "path_prefix=%2Fsite%2Fa+b&action=ADD" in site.publisher.requested[-1][1]
 
 
 def test_an_agent_that_is_not_known_is_none(site: ConsoleSite) -> None:
@@ -201,7 +201,7 @@ def test_a_browser_reads_what_is_wrong_as_a_page(
     who = None if status == 401 else "operator"
     answer = site.get(path, who, Accept="text/html,*/*;q=0.8")
     assert answer.status_code == status
-    assert "<h1>Not done</h1>" in answer.text
+    assert "<h1>Not shown</h1>" in answer.text
     assert says in answer.text
     assert "default-src 'self'" in answer.headers["content-security-policy"]
     assert site.get(path, who).headers["content-type"] == "application/problem+json"

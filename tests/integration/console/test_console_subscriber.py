@@ -3,7 +3,9 @@
 from urllib.parse import urlencode
 
 import pytest
+from playwright.sync_api import Browser, expect
 
+from tests.harness.browser import signed_in
 from tests.harness.console import (
     HOSTILE,
     REASON,
@@ -84,6 +86,15 @@ def test_one_that_runs_is_to_be_stopped_first(site: ConsoleSite) -> None:
     done = site.post("queue/stop", agent="main", subscriber="sub1", back="subscriber")
     assert done.headers["location"] == f"/pages/{PAGE}&done=stop"
     assert site.publisher.changes()[0][1] == "/subscribers/sub1/stop"
+
+
+def test_what_was_done_is_said_once(browser: Browser, site: ConsoleSite) -> None:
+    with signed_in(browser, site.url, f"{PAGE}&done=stop") as opened:
+        notice = opened.page.locator(".notice")
+        expect(notice).to_contain_text("It is asked to stop")
+        expect(opened.page).to_have_url(f"{site.url}/pages/{PAGE}")
+        opened.page.reload()
+        expect(notice).to_have_count(0)
 
 
 @pytest.mark.parametrize("to", ["", "-2", "²", "1e3", "9" * 19, "9" * 30, "x"])

@@ -57,3 +57,7 @@ def test_what_depends_on_a_state_is_not_sent_again_where_it_may_have_changed_tha
 @pytest.mark.parametrize("error", [httpx.PoolTimeout, httpx.ConnectTimeout, httpx.ConnectError])
 def test_what_had_no_connection_was_not_sent(error: type[Exception]) -> None:
     assert isinstance(lost(error("x"), "http://x", Words()), NotReached)
+
+
+def test_a_lost_stream_says_why_even_where_the_error_has_no_words() -> None:
+    assert "(ReadTimeout)" in str(lost(httpx.ReadTimeout(""), "http://x", Words(), stream=True))

@@ -267,10 +267,12 @@ def _said(problem: Mapping[str, Any]) -> str:
 
 async def not_done_page(request: Request, status: int, said: str) -> Response:
     """Return the page, in the frame for who is signed in; 401 is a session that is over."""
+    heading = "Not done" if request.method == "POST" else "Not shown"
     who = None if status == 401 else await _known(request)
     if who is None:
-        return rendering.page("not_done.html", status, said=said, signed_out=status == 401)
-    return Visit(request, who).page("not_done_framed.html", status, said=said)
+        shown = {"said": said, "heading": heading, "signed_out": status == 401}
+        return rendering.page("not_done.html", status, **shown)
+    return Visit(request, who).page("not_done_framed.html", status, said=said, heading=heading)
 
 
 async def _known(request: Request) -> Principal | None:

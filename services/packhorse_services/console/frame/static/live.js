@@ -8,6 +8,7 @@
   const content = document.getElementById("content");
   const rows = document.getElementById("rows");
   const none = document.getElementById("none");
+  const unmatched = document.getElementById("unmatched");
   const state = document.getElementById("state");
   const told = document.getElementById("held");
   const pause = document.getElementById("pause");
@@ -25,6 +26,10 @@
   const paused = () => pause.getAttribute("aria-pressed") === "true";
   const kept = (row) => row.dataset.line.toLowerCase().includes(contains.value.toLowerCase());
 
+  const match = () => {
+    unmatched.hidden = rows.children.length === 0 || rows.querySelector("tr:not([hidden])") !== null;
+  };
+
   const settle = () => {
     if (!paused() && !rows.matches(":hover")) {
       for (const row of held) rows.prepend(row);
@@ -36,6 +41,7 @@
     const why = paused() ? "" : "; they come when the pointer leaves the rows";
     told.textContent = held.length === 0 ? "" : `${held.length} more${more}${why}`;
     none.hidden = rows.children.length > 0 || held.length > 0;
+    match();
   };
 
   const heard = (event) => {
@@ -107,6 +113,7 @@
   });
   contains.addEventListener("input", () => {
     for (const row of [...rows.children, ...held]) row.hidden = !kept(row);
+    match();
   });
   document.getElementById("empty").addEventListener("click", () => {
     held = [];

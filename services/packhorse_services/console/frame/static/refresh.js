@@ -71,7 +71,7 @@
     if (Date.now() - pressedAt < PRESS_MS) return;
     if (text !== null) {
       if (!answer.ok) throw new Error(`the service answers ${answer.status}`);
-      if (content.querySelector("td form:hover") !== null) {
+      if (content.querySelector("td form:hover, td .button:hover") !== null) {
         tell("waits until the pointer leaves the button", false); // it would be another row's
         return;
       }
@@ -98,6 +98,11 @@
     showTimes();
   };
 
+  const address = new URL(location.href);
+  if (address.searchParams.has("done")) { // said once: neither when it is loaded anew nor on the way back
+    address.searchParams.delete("done");
+    history.replaceState(null, "", address);
+  }
   document.addEventListener("pointerdown", () => { pressedAt = Date.now(); });
   for (const end of ["pointerup", "pointercancel"]) {
     document.addEventListener(end, () => { pressedAt = 0; });
