@@ -1,11 +1,13 @@
 """Several entries of an error queue at once: distributed again, once each, or dismissed (R18)."""
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from packhorse.runtime import audit
 from packhorse.wire.messages import Status
 from tests.harness.publisher_service import PublisherService, as_
 from tests.harness.publisher_site import Site, publish, until_failed
@@ -133,6 +135,24 @@ def test_r18_what_was_dismissed_is_gone_from_queue_and_count_and_is_audited(site
 
     site.run(dismiss)
     site.run(after_a_restart)
+
+
+def test_the_audit_log_says_which_entries_it_was(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(s: PublisherService) -> None:
+        await failing(s)
+        caplog.set_level(logging.INFO, audit.LOGGER)
+        for action, body in (
+            ("redistribute", {"reason": "blob is missing"}),
+            ("redistribute", {"offsets": [0, 1]}),
+            ("dismiss", {"offsets": [3, 1]}),
+        ):
+            await ask(s, action, **body)
+        lines = [vars(one) for one in caplog.records if one.name == audit.LOGGER]
+        assert [one["offsets"] for one in lines] == [[0, 2], [1], [1, 3]]
+
+    site.run(scenario)
 
 
 def test_bodies_name_what_they_mean_and_callers_need_the_scope(

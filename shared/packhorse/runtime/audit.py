@@ -7,7 +7,7 @@ Lines go where all logs go, under the logger `packhorse.audit` (docs/operations/
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from enum import StrEnum
@@ -65,7 +65,7 @@ def known(connection: HTTPConnection, caller: Principal) -> None:
     connection.scope[_CALLER] = caller.name
 
 
-def note(connection: HTTPConnection, **about: str | float | bool | None) -> None:
+def note(connection: HTTPConnection, **about: str | float | bool | Sequence[int] | None) -> None:
     """Add what a request is about and its path does not say; never a secret."""
     connection.scope.setdefault(_ABOUT, {}).update(about)
 

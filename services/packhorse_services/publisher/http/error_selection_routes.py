@@ -7,6 +7,7 @@ from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, Field, model_validator
 
 from packhorse.errors import PackhorseError
+from packhorse.runtime import audit
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictBody, StrictRoute
 from packhorse_services.publisher.http.collaborators import of
@@ -111,9 +112,9 @@ async def redistribute_entries(
         async with places:
             return await _redistributed(requested, entry)
 
-    return Redistributed(
-        subscriber=subscriber, entries=await asyncio.gather(*map(one, entries)), more=more
-    )
+    made = await asyncio.gather(*map(one, entries))
+    audit.note(request, offsets=[one.offset for one in made if one.state == "REDISTRIBUTED"])
+    return Redistributed(subscriber=subscriber, entries=made, more=more)
 
 
 @router.post("/queues/{subscriber}/errors/dismiss", responses=documented(400, 404, 413, 415, 503))
@@ -124,6 +125,7 @@ async def dismiss_entries(
     entries, more = await _selected(request, subscriber, body)
     errors = of(request).errors
     offsets = await errors.dismiss(subscriber, entries, caller.name)
+    audit.note(request, offsets=offsets)
     length = await errors.count(subscriber)
     return Dismissed(subscriber=subscriber, offsets=list(offsets), length=length, more=more)
 
