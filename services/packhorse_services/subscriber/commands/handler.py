@@ -1,7 +1,7 @@
 """What each command does to the database: one transaction with what it reports (R19, R25)."""
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,10 +120,7 @@ class CommandHandler:
             detail = {"rejected": why}
             ledger.end(connection, command, CommandState.REJECTED, why)
         ledger.audit(connection, command, detail)
-        logger.info(
-            "a command was rejected" if "rejected" in detail else "a command is in force",
-            extra={"command_id": command.command_id, "kind": type(command).__name__, **detail},
-        )
+        _tell(command, detail)
         return epoch
 
     def _check(self, command: Command, identity: str) -> None:
@@ -228,6 +225,19 @@ class CommandHandler:
         )
         ledger.end(connection, command, CommandState.APPLIED)
         return reset.raise_epoch(connection, epoch), changed
+
+
+def _tell(command: Command, detail: Mapping[str, Any]) -> None:
+    logger.info(
+        "a command was rejected" if "rejected" in detail else "a command is in force",
+        extra={
+            "command_id": command.command_id,
+            "action": ledger.action_of(command),
+            "agent": command.publisher_agent,
+            "user": command.user,
+            **detail,
+        },
+    )
 
 
 def _forget_snapshot(connection: Connection, agent: str, offset: int) -> None:

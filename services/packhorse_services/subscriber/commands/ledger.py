@@ -47,20 +47,23 @@ def end(connection: Connection, command: Command, state: CommandState, reason: s
     )
 
 
+def action_of(command: Command) -> str:
+    """Return the word for what a command does."""
+    if isinstance(command, ControlCommand):
+        return command.desired.value
+    if isinstance(command, RetryCommand):
+        return "RETRY"
+    return "CLEAR" if isinstance(command, ClearCommand) else "RESET"
+
+
 def audit(connection: Connection, command: Command, detail: Mapping[str, Any]) -> None:
     """Write down who did what to a subscription of this database."""
-    if isinstance(command, ControlCommand):
-        action = command.desired.value
-    elif isinstance(command, RetryCommand):
-        action = "RETRY"
-    else:
-        action = "CLEAR" if isinstance(command, ClearCommand) else "RESET"
     AuditRow(
         command.subscriber,
         command.publisher_agent,
         command.command_id,
         command.user,
-        action,
+        action_of(command),
         detail,
     ).write(connection)
 

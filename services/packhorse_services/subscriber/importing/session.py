@@ -3,7 +3,6 @@
 Nothing here recovers from a lost connection or a moved position: the session ends (R26).
 """
 
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from packhorse.runtime.metrics import SUBSCRIBER_IMPORT_ERRORS
 from packhorse.runtime.tracing import continued
 from packhorse.wire.messages import AWAITED, DesiredState, Status, SubscriptionState
 from packhorse_services.subscriber.announce.statuses import Decision, left_out
+from packhorse_services.subscriber.importing import log_lines
 from packhorse_services.subscriber.importing.context import SessionContext
 from packhorse_services.subscriber.importing.importer import Import
 from packhorse_services.subscriber.importing.measures import (
@@ -30,8 +30,6 @@ from packhorse_services.subscriber.journal.prefetch import DECODING, Prefetch
 from packhorse_services.subscriber.journal.selection import Selection
 from packhorse_services.subscriber.journal.sequences import HighWater
 from packhorse_services.subscriber.staging.staging import StagingVerdict
-
-logger = logging.getLogger(__name__)
 
 _IDLE_S, _REST_S = 1.0, 5.0  # the latter where there is nothing to do; news ends both
 _BLOCKED_ATTEMPTS = 3
@@ -159,16 +157,13 @@ class Session:
             if len(group.arrivals) == 1:
                 self._failed(group.arrivals[0], error, counted=False)
                 return
-            logger.warning(
-                "a group failed, its packages are tried alone",
-                extra={"agent": self.position.agent, "packages": len(group.arrivals)},
-                exc_info=error,
-            )
+            log_lines.group_failed(self.position.agent, group, error)
             self._ctx.attempts.group_failed(group.last)
             self._end_if_lost(error)
 
     def _import(self, group: Group, attempts: int) -> None:
         memory, own = self._ctx.importer.memory, (self._connection, self.position.agent)
+        known = self._ctx.attempts.head(group.first)
         group = memory.first_times(*own, group)
         self._ctx.imported.add(memory.imported(*own, [one.package_id for one in group.repeats]))
         fresh = group.fresh if self._ctx.editable else ()
@@ -178,23 +173,14 @@ class Session:
         with timed_import(self.position.agent):
             self._commit(Import(group.last, group.high_water, group.packages, decisions))
         count_imported(group, self._ctx.clock.wall_ms())
+        log_lines.imported(self.position.agent, known, self._ctx.clock.wall_ms())
         self._ctx.imported.add(mark.package_id for mark, _ in group.fresh)
 
     def _failed(self, head: Arrival, error: Exception, *, counted: bool) -> None:
         attempts = self._ctx.attempts
         own = attempts.failed(head.mark, error, counted=counted)
         SUBSCRIBER_IMPORT_ERRORS.labels("permanent" if own else "transient").inc()
-        logger.warning(
-            "a package failed to import",
-            extra={
-                "agent": self.position.agent,
-                "offset": head.offset,
-                "package_id": head.mark.package_id,
-                "attempts": attempts.head(head.mark).attempts,
-                "counts": own,
-            },
-            exc_info=error,
-        )
+        log_lines.failed(self.position.agent, attempts.head(head.mark), error, counts=own)
         self._end_if_lost(error)
         attempts.save(self._connection)
         self._report(head, attempts.wait_s(head.mark))
@@ -246,6 +232,7 @@ class Session:
         high_water = after_removal(self._high_water, removed, wanted=status is Status.REMOVED)
         self._commit(Import(removed[-1].mark, high_water, decisions=decisions))
         count_removed(status, len(removed))
+        log_lines.removed(self.position.agent, decisions)
 
     def _commit(self, work: Import) -> None:
         """Do `work`, and take what it has dealt with from the front."""
