@@ -85,6 +85,30 @@ def test_a_check_that_hangs_has_failed_and_is_not_started_again() -> None:
     asyncio.run(asyncio.wait_for(ask(), LONG_S))
 
 
+def test_an_answer_that_came_long_ago_says_nothing_of_now() -> None:
+    clock, release, broken = ManualClock(), threading.Event(), threading.Event()
+
+    def check() -> None:
+        if broken.is_set():
+            _fail()
+        release.wait()
+
+    subject = Readiness({"x": check}, clock, timeout_s=0.1)
+
+    async def ask() -> None:
+        assert await subject.failures() == {"x": "no answer in time"}
+        late = subject._running["x"]
+        release.set()
+        await late
+        broken.set()
+        clock.advance(3600.0)
+        while (found := await subject.failures()) == {"x": "no answer in time"}:
+            clock.advance(1.0)
+        assert found == {"x": "ConnectionError"}
+
+    asyncio.run(asyncio.wait_for(ask(), LONG_S))
+
+
 def test_a_check_that_recovers_makes_the_service_ready_again() -> None:
     clock, broken = ManualClock(), [True]
 
