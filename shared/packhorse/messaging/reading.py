@@ -152,17 +152,9 @@ def follow(
 
 
 def keep_following(
-    stopping: threading.Event, clock: Clock, what: str, follow_log: Callable[[], None]
+    stopping: threading.Event, clock: Clock, what: str, steps: Callable[[], Iterator[object]]
 ) -> None:
-    """Call `follow_log` again and again until `stopping` is set; after an error a second later.
-
-    It ends when another log is to be followed, or raises a `PackhorseError`, which is logged.
-    """
-
-    def steps() -> Iterator[None]:
-        follow_log()
-        yield
-
+    """Do as `keep_yielding` after any `PackhorseError`; what `steps` yields is of no interest."""
     for _ in keep_yielding(stopping, clock, what, steps, PackhorseError):
         pass
 
@@ -176,7 +168,7 @@ def keep_yielding(
 ) -> Generator[T, None, None]:
     """Yield what `steps` does, called again and again; after a `passing` error a second later.
 
-    Such errors are logged, others are raised.
+    Such errors are logged, as is the first step after them; others are raised.
     """
     outage = Outage(logger, f"{what} can't be followed now", f"{what} is followed again", clock)
     while not stopping.is_set():

@@ -1,7 +1,7 @@
 """Reading to an end: not before it, not for ever, and not past a call to stop."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -153,11 +153,10 @@ class CountingClock(ManualClock):
 def test_an_error_is_followed_by_a_pause_and_another_try() -> None:
     clock, stopping = CountingClock(), threading.Event()
 
-    def follow_log() -> None:
-        if clock.pauses == 2:
-            stopping.set()
-            return
-        raise JournalUnavailable("away")
+    def steps() -> Iterator[None]:
+        if clock.pauses < 2:
+            raise JournalUnavailable("away")
+        yield stopping.set()
 
-    keep_following(stopping, clock, "a log", follow_log)
+    keep_following(stopping, clock, "a log", steps)
     assert clock.pauses == 2

@@ -37,10 +37,10 @@ class Tail(WorkerComponent):
 
     def _run(self, stopping: threading.Event) -> None:
         what = f"the end of {self._log.topic}"
-        keep_following(stopping, self._clock, what, partial(self._follow, stopping))
+        keep_following(stopping, self._clock, what, partial(self._steps, stopping))
 
-    def _follow(self, stopping: threading.Event) -> None:
-        """Follow one log from its end, until it is another one.
+    def _steps(self, stopping: threading.Event) -> Iterator[None]:
+        """Follow one log from its end, a step a poll, until it is another one.
 
         What came while nobody followed is not lost: the recent events then begin later, and
         streams read the journal up to there.
@@ -58,6 +58,7 @@ class Tail(WorkerComponent):
             for step in follow(reader, stopping, self._clock, partition=partition, is_over=is_over):
                 if step.start != step.end:
                     self._take(mark, step.start, step.records, step.end)
+                yield
 
 
 _READERS = 4

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from packhorse.clock import Clock
-from packhorse.errors import PackhorseError, Transient
+from packhorse.errors import Transient
 from packhorse.messaging.api import (
     Journal,
     LogEnd,
@@ -15,7 +15,7 @@ from packhorse.messaging.api import (
     Record,
     TopicMissing,
 )
-from packhorse.messaging.reading import Polled, keep_yielding
+from packhorse.messaging.reading import Polled, keep_following
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 
 Handler = Callable[[Record, bool], None]
@@ -46,8 +46,7 @@ class TopicFollower(WorkerComponent):
     def _run(self, stopping: threading.Event) -> None:
         steps = partial(self._follow, stopping)
         what = f"the topic {self._topic}"
-        for _ in keep_yielding(stopping, self._clock, what, steps, PackhorseError):
-            pass
+        keep_following(stopping, self._clock, what, steps)
 
     def _follow(self, stopping: threading.Event) -> Iterator[None]:
         try:

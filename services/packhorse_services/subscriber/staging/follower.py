@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 
 from packhorse.clock import Clock, SystemClock
-from packhorse.errors import PackhorseError
 from packhorse.messaging.api import Journal, LogEnd, OffsetOutOfRange, Position, Reader, Record
-from packhorse.messaging.reading import keep_yielding
+from packhorse.messaging.reading import keep_following
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.wire.codec import decode_discovery, decode_status
 from packhorse.wire.messages import CommandStatusMessage, DiscoveryMessage
@@ -46,8 +45,7 @@ class StagingFollower(WorkerComponent):
     def _run(self, stopping: threading.Event) -> None:
         steps = partial(self._steps, stopping)
         what = f"the subscriber {self._staging.golden}, which is waited for,"
-        for _ in keep_yielding(stopping, self._clock, what, steps, PackhorseError):
-            pass
+        keep_following(stopping, self._clock, what, steps)
 
     def _steps(self, stopping: threading.Event) -> Iterator[None]:
         if not self._staging.wait_until_wanted(_POLL_S):

@@ -1,7 +1,7 @@
 """Keeps the queue cache filled: a thread follows the tail, ranges below it come on demand."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -166,10 +166,11 @@ class QueueFeed(WorkerComponent):
         self._ranges.fetch_above(offset)
 
     def _follow(self, stopping: threading.Event) -> None:
-        follow_log = partial(self._follow_log, stopping)
-        keep_following(stopping, self._clock, "the queues' tail", follow_log)
+        steps = partial(self._steps, stopping)
+        keep_following(stopping, self._clock, "the queues' tail", steps)
 
-    def _follow_log(self, stopping: threading.Event) -> None:
+    def _steps(self, stopping: threading.Event) -> Iterator[None]:
+        """Follow one log, a step a poll, until it is another one."""
         self._check_log()
         opened = self._journal.reader(self._topic, self.cache.next, partition=0, values=False)
         with self._polled.polling(opened) as reader:
@@ -179,6 +180,7 @@ class QueueFeed(WorkerComponent):
                 reader, stopping, self._clock, max_records=_BATCH, is_over=self._check_log
             ):
                 self._take(step)
+                yield
                 if self._distrusted.is_set():
                     return  # the next round begins with a look at the log
 
