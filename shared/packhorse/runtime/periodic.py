@@ -5,18 +5,25 @@ import threading
 from collections.abc import Callable
 
 from packhorse.clock import Clock, SystemClock
+from packhorse.db.connect import AWAY
+from packhorse.errors import Transient
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.metrics import PERIODIC_FAILURES
+from packhorse.runtime.outage import Outage
 
 logger = logging.getLogger(__name__)
+
+_PASSING = (*AWAY, Transient, TimeoutError)
+"""What says that something is away: a traceback would tell of no fault of ours."""
 
 
 class Periodic(WorkerComponent):
     """A component that calls `action` every `interval_s` seconds after the last call ended.
 
     The first call comes after one interval, or at the start with `at_once`. An action that fails
-    is logged and counted, and the loop goes on, until `done` says that there is nothing more to do.
-    What was asked for before the end is done before it.
+    is counted and logged, ever more rarely while a database or a journal is away, and the loop goes
+    on, until `done` says that there is nothing more to do. What was asked for before the end is
+    done before it.
     """
 
     def __init__(
@@ -31,6 +38,10 @@ class Periodic(WorkerComponent):
     ) -> None:
         self._name, self._interval_s, self._action = name, interval_s, action
         self._clock = clock or SystemClock()
+        what = f"the periodic work {name}"
+        self._outage = Outage(
+            logger, f"{what} can't be done now", f"{what} is done again", self._clock
+        )
         self._wake, self._asked = threading.Event(), threading.Event()
         if at_once:
             self._wake.set()
@@ -56,6 +67,10 @@ class Periodic(WorkerComponent):
         self._asked.clear()
         try:
             self._action()
-        except Exception:
-            logger.exception("a periodic round failed", extra={"periodic": self._name})
+            self._outage.ended()
+        except Exception as error:
             PERIODIC_FAILURES.labels(self._name).inc()
+            if isinstance(error, _PASSING):
+                self._outage.failed(str(error) or type(error).__name__)
+            else:
+                logger.exception("the periodic work %s failed", self._name)

@@ -1,7 +1,9 @@
 """Components: in order, in reverse, and none that dies unseen."""
 
+import logging
 import threading
 
+import psycopg
 import pytest
 
 from packhorse.runtime import lifecycle
@@ -203,3 +205,27 @@ def test_a_round_that_fails_is_not_the_last() -> None:
             periodic.kick()
             rounds.until(expected)
         lifecycle.check()
+
+
+def test_a_fault_that_lasts_is_told_when_it_begins_and_when_it_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock, over = ManualClock(), threading.Event()
+    outcomes: list[Exception | None] = [psycopg.OperationalError("the database is away")] * 4
+    outcomes += [RuntimeError("a fault of ours"), None]
+
+    def action() -> None:
+        clock.advance(1.0)
+        if (error := outcomes.pop(0)) is not None:
+            raise error
+        over.set()
+
+    periodic = Periodic("p", 0.0, action, clock=clock, done=over.is_set)
+    with caplog.at_level(logging.INFO), Lifecycle([periodic]):
+        assert over.wait(DEADLINE_S)
+    assert caplog.messages == [
+        "the periodic work p can't be done now: the database is away",
+        "the periodic work p failed",
+        "the periodic work p is done again, after 5 s",
+    ]
+    assert [bool(record.exc_info) for record in caplog.records] == [False, True, False]

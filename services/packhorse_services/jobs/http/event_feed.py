@@ -1,7 +1,6 @@
 """Following the events: their documents, what all streams share, and one client's stream."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
 from typing import Any, Literal
@@ -20,8 +19,6 @@ from packhorse.runtime.periodic import Periodic
 from packhorse.runtime.threads import Threads
 from packhorse.runtime.validation import StrictBody
 from packhorse_services.jobs.http.fields import Document, Properties, Topic
-
-logger = logging.getLogger(__name__)
 
 
 class EventRequest(StrictBody):
@@ -64,7 +61,7 @@ class JobEventHub(Streams):
         self._connect = connect
         self._position: EventPosition | None = None
         self._readers = Threads("jobs-events", _READERS)
-        self._polling = Periodic("jobs-news", _POLL_S, self._poll_if_possible)
+        self._polling = Periodic("jobs-news", _POLL_S, self._poll)
 
     def start(self) -> None:
         """Begin to poll for news."""
@@ -91,12 +88,6 @@ class JobEventHub(Streams):
     async def now(self) -> EventPosition:
         """Return the position behind all that has been committed."""
         return await asyncio.wrap_future(self._readers.submit(self._now))
-
-    def _poll_if_possible(self) -> None:
-        try:
-            self._poll()
-        except AWAY as error:
-            logger.info("event poll failed, retrying: %s", error)
 
     def _poll(self) -> None:
         if not self.count:
