@@ -229,7 +229,9 @@ def test_what_was_claimed_without_an_answer_is_given_back(database_url: str) -> 
     assert [job.number for job in seen].count(number) == 1
 
 
-def test_an_attempt_is_lost_once_its_lease_may_be_over(database_url: str) -> None:
+def test_an_attempt_is_lost_once_its_lease_may_be_over(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     waits = Waits(Outcome.OK)
     short = replace(FAST, lease_s=8.0, renewal_s=1.0)
     with (
@@ -247,6 +249,10 @@ def test_an_attempt_is_lost_once_its_lease_may_be_over(database_url: str) -> Non
         eventually(lambda: waits.contexts[0].stop_requested, what="it was notified")
         job = until(other, number, JobState.QUEUED)
         assert [one.outcome for one in job.past_attempts] == ["LOST"]
+        told = (
+            f"job {number} of test/a was taken from {waits.jobs[0].instance}, whose lease was over"
+        )
+        eventually(lambda: told in caplog.messages, what="who takes it says so")
         with hosted(database_url, {"test/**": lambda job: Outcome.OK}):
             assert until(other, number, JobState.SUCCEEDED).attempts == 2
 

@@ -3,7 +3,7 @@
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -13,6 +13,7 @@ from psycopg import Connection
 from packhorse.clock import Clock
 from packhorse.db.transactions import Connect, writing
 from packhorse.jobs.store import leases, rescue
+from packhorse.jobs.store.endings import EndDecision
 from packhorse.jobs.store.leases import WorkerRun
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.metrics import JOBS_RESCUED
@@ -45,6 +46,18 @@ DEFAULTS = WorkerSettings()
 _RESCUE_BATCH = 100
 _FORGET_EVERY_S = 600.0
 _DROP_EVERY_S = 60.0
+
+
+def _tell(lost: Sequence[EndDecision]) -> None:
+    for decision in lost:
+        held = decision.held
+        logger.warning(
+            "job %d of %s was taken from %s, whose lease was over",
+            held.number,
+            held.topic,
+            held.instance,
+            extra={"job": held.number, "state": decision.state.value, "attempts": held.attempts},
+        )
 
 
 def _nobody(meanwhile: Callable[[], None]) -> int:  # noqa: ARG001
@@ -124,8 +137,9 @@ class LeaseHeartbeat(WorkerComponent):
         while rescued == _RESCUE_BATCH and self.is_valid(self._clock.monotonic()):
             with self._transaction() as connection:
                 lost = rescue.rescue(connection, _RESCUE_BATCH, lease_s=self._settings.lease_s)
-                rescued = len(lost)
+            rescued = len(lost)
             JOBS_RESCUED.inc(rescued)
+            _tell(lost)
             self._renew()
         if now >= self._next_forget:
             with writing(self._connect) as connection:
