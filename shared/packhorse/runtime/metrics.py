@@ -143,7 +143,9 @@ SUBSCRIBER_CURRENT_IMPORT_SECONDS = Gauge(
     ["agent"],
 )
 SUBSCRIBER_PACKAGES = Counter(
-    "packhorse_subscriber_packages", "Packages processed", ["action", "status"]
+    "packhorse_subscriber_packages",
+    "Packages processed; without an action where they were not imported",
+    ["action", "status"],
 )
 SUBSCRIBER_IMPORT_ERRORS = Counter(
     "packhorse_subscriber_import_errors", "Imports that failed", ["kind"]
