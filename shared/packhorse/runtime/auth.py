@@ -58,6 +58,12 @@ class Authenticator:
         """Whether everybody may do everything."""
         return self._ways is None
 
+    def check(self) -> None:
+        """Raise why no token of the token file is good now. For any thread."""
+        for way in self._ways or ():
+            if isinstance(way, TokenFile):
+                way.current()
+
     async def principal(self, token: str | None) -> Principal:
         """Return the caller. Raises `Problem` 401 for no token or an invalid one."""
         if self._ways is None:

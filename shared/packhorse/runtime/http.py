@@ -77,8 +77,8 @@ def create_app(
     app = _bare_app(service.title, service.text, lifespan)
     app.state.problems = table
     app.state.authenticator, app.state.agent = authenticator, agent
-    app.state.readiness = readiness
-    app.state.stopping = StopEvent()
+    app.state.readiness, app.state.stopping = readiness, StopEvent()
+    readiness.add_warning("tokens", authenticator.check)
     app.state.document, app.state.direct_routes = b"", {}
     app.add_middleware(DirectRoutes, routes=app.state.direct_routes)
     app.add_middleware(Edge, table=table)

@@ -62,6 +62,10 @@ class Readiness:
         """Add a check; it counts from the next refresh on."""
         self._checks[name] = check
 
+    def add_warning(self, name: str, check: Check) -> None:
+        """Add a check that is shown, and does not make the process unready."""
+        self._warnings[name] = check
+
     async def failures(self) -> dict[str, str]:
         """Return every check's name, with an empty text or the kind of error that it raised."""
         unready = any(self._results.get(name) for name in self._checks)

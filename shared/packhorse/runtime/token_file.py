@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from packhorse.errors import Transient
 from packhorse.runtime.configuration import InvalidConfiguration
+from packhorse.runtime.outage import Outage
 from packhorse.runtime.principal import Principal, TokenScope, is_root
 from packhorse.runtime.reasons import reason_of
 
@@ -73,6 +74,11 @@ class TokenFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._outage = Outage(
+            logger,
+            "every token is refused, for the token file can't be read",
+            "the token file can be read again",
+        )
         try:
             self._loaded = _load(path)
         except (OSError, ValueError) as error:
@@ -82,21 +88,23 @@ class TokenFile:
         """Return whose token it is. Raises `TokensUnreadable`: a broken file lets nobody in."""
         presented = _digest(token).encode()
         found = None
-        for digest, principal in self._current():
+        for digest, principal in self.current():
             if hmac.compare_digest(digest, presented):
                 found = principal
         return found
 
-    def _current(self) -> tuple[tuple[bytes, Principal], ...]:
+    def current(self) -> tuple[tuple[bytes, Principal], ...]:
+        """Return the digests of the tokens, and whose they are. Raises `TokensUnreadable`."""
         try:
             if _stamp(self._path.stat()) != self._loaded.stamp:
                 self._loaded = _load(self._path)
                 logger.info("tokens were read again", extra={"count": len(self._loaded.principals)})
         except (OSError, ValueError) as error:
-            logger.exception("the token file can't be read, so every token is refused")
+            self._outage.failed(error)
             raise TokensUnreadable(
                 "the server can't read its token file; try again later"
             ) from error
+        self._outage.ended()
         return self._loaded.principals
 
 

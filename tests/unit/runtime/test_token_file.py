@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import logging
 import os
 import threading
 from contextlib import nullcontext
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from packhorse.runtime import token_file
 from packhorse.runtime.auth import Authenticator, TokenScope, authenticator_for, ensure_token_file
 from packhorse.runtime.configuration import InvalidConfiguration, ProcessConfiguration
 from packhorse.runtime.token_file import TokenFile, TokensUnreadable
@@ -188,7 +190,10 @@ def test_tokens_are_rotated_while_the_program_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", ["remove", "open", "garble"])
-def test_a_file_that_breaks_lets_nobody_in_until_it_is_mended(tmp_path: Path, harm: str) -> None:
+def test_a_file_that_breaks_lets_nobody_in_until_it_is_mended(
+    tmp_path: Path, harm: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, token_file.__name__)
     path = _write(tmp_path / "t", _reader())
     tokens = TokenFile(path)
     app = sample_app(Authenticator(tokens))
@@ -202,8 +207,15 @@ def test_a_file_that_breaks_lets_nobody_in_until_it_is_mended(tmp_path: Path, ha
         asyncio.run(tokens.principal(READER))
     headers = {"authorization": f"Bearer {READER}"}
     assert call(app, "GET", "/orders", headers=headers).status_code == 503
+    ready = call(app, "GET", "/readyz?verbose")
+    assert (ready.status_code, ready.json()["warnings"]) == (200, {"tokens": "TokensUnreadable"})
     _write(path, _reader())
     assert call(app, "GET", "/orders", headers=headers).status_code == 200
+    begun, read, over = (one for one in caplog.records if one.name == token_file.__name__)
+    assert begun.message.startswith("every token is refused, for the token file can't be read: ")
+    assert begun.exc_info is None, "anybody can have it written"
+    assert read.message == "tokens were read again"
+    assert over.message.startswith("the token file can be read again, after ")
 
 
 @pytest.mark.parametrize(
