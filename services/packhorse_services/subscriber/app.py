@@ -54,8 +54,9 @@ class SubscriptionStatus(BaseModel):
     behind_records: int | None = Field(
         description="Records of the log behind the offset, also other agents'; null: not known now"
     )
-    lag_seconds: float = Field(
-        description="Seconds since the package in front entered the journal, 0 when there is none"
+    lag_seconds: float | None = Field(
+        description="Seconds since the package in front entered the journal, 0 when there is none; "
+        "null: not known, as while it is stopped"
     )
 
 

@@ -98,6 +98,11 @@ PUBLISHER_QUEUE_OLDEST_SECONDS = Gauge(
     "Lag: seconds since its head entered the journal",
     ["agent", "subscriber"],
 )
+PUBLISHER_SUBSCRIBER_SILENT_SECONDS = Gauge(
+    "packhorse_publisher_subscriber_silent_seconds",
+    "Seconds since the subscriber's last announcement came",
+    ["agent", "subscriber"],
+)
 PUBLISHER_SUBSCRIBERS = Gauge("packhorse_publisher_subscribers", "Subscribers known")
 PUBLISHER_CACHE_ENTRIES = Gauge("packhorse_publisher_cache_entries", "Entries in the queue cache")
 PUBLISHER_CACHE_BYTES = Gauge("packhorse_publisher_cache_bytes", "Bytes of the queue cache")
@@ -131,7 +136,8 @@ SUBSCRIBER_LAG_ENTRIES = Gauge(
 )
 SUBSCRIBER_LAG_SECONDS = Gauge(
     "packhorse_subscriber_lag_seconds",
-    "Seconds since the package in front entered the journal, 0 when there is none",
+    "Seconds since the package in front entered the journal, 0 when there is none; absent while "
+    "nobody looks, as in STOPPED, GAP and WAITING_FOR_JOURNAL",
     ["agent"],
 )
 SUBSCRIBER_IMPORT_SECONDS = Histogram(

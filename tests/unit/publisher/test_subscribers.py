@@ -5,7 +5,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from packhorse.messaging.api import Record
-from packhorse.runtime.metrics import PUBLISHER_QUEUE_ENTRIES, PUBLISHER_QUEUE_OLDEST_SECONDS
+from packhorse.runtime.metrics import (
+    PUBLISHER_QUEUE_ENTRIES,
+    PUBLISHER_QUEUE_OLDEST_SECONDS,
+    PUBLISHER_SUBSCRIBER_SILENT_SECONDS,
+)
 from packhorse.wire.codec import encode_discovery
 from packhorse.wire.messages import DiscoveryMessage, SubscriberState
 from packhorse.wire.record import Encoded
@@ -152,22 +156,36 @@ def series() -> dict[str, float]:
 
 
 def test_the_metrics_of_a_forgotten_subscriber_go_too() -> None:
-    for metric in (PUBLISHER_QUEUE_ENTRIES, PUBLISHER_QUEUE_OLDEST_SECONDS):
+    metrics = (
+        *(PUBLISHER_QUEUE_ENTRIES, PUBLISHER_QUEUE_OLDEST_SECONDS),
+        PUBLISHER_SUBSCRIBER_SILENT_SECONDS,
+    )
+    for metric in metrics:
         metric.clear()  # other tests of this process have shown theirs
     measures = QueueMeasures("main")
-    measures.show([QueueFigures(3, 1.0, "a", "true"), QueueFigures(5, 2.0, "b", "false")])
+    measures.show([QueueFigures(3, 1.0, 7.0, "a", "true"), QueueFigures(5, 2.0, 8.0, "b", "false")])
     assert series() == {"a": 3, "b": 5}
-    for metric in (PUBLISHER_QUEUE_ENTRIES, PUBLISHER_QUEUE_OLDEST_SECONDS):
+    for metric in metrics:
         [family] = metric.collect()
         assert {sample.labels["agent"] for sample in family.samples} == {"main"}
-    measures.show([QueueFigures(4, 1.0, "a", "false")])
+    measures.show([QueueFigures(4, 1.0, 9.0, "a", "false")])
     assert series() == {"a": 4}
-    measures.show(QueueFigures(number, 0.0, f"s{number}", "true") for number in range(5_000))
+    measures.show(QueueFigures(number, 0.0, 0.0, f"s{number}", "true") for number in range(5_000))
     assert (len(series()), min(series().values())) == (1_000, 4_000)
     measures.show([])
     assert series() == {}
-    [oldest] = PUBLISHER_QUEUE_OLDEST_SECONDS.collect()
-    assert oldest.samples == []
+    for metric in metrics:
+        [family] = metric.collect()
+        assert family.samples == []
+
+
+def test_how_long_a_subscriber_is_silent_is_shown_until_it_is_forgotten() -> None:
+    clock = ManualClock()
+    subscribers = Subscribers(clock, "main")
+    subscribers.note(announcement("away"), True)
+    clock.advance(3_600)
+    [away] = subscribers.following()
+    assert subscribers.silent_s(away) == 3_600
 
 
 def test_r16_one_that_was_forgotten_is_known_again_by_a_later_announcement_alone() -> None:

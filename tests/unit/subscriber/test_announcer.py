@@ -5,19 +5,25 @@ from typing import cast
 
 import pytest
 
+from packhorse.messaging.api import JournalUnavailable, Outgoing
 from packhorse.messaging.memory import open_memory_journal
 from packhorse.messaging.topics import standard_topics
+from packhorse.runtime.metrics import SUBSCRIBER_LAG_ENTRIES, SUBSCRIBER_LAG_SECONDS
 from packhorse.wire.codec import decode_discovery
 from packhorse.wire.messages import SubscriptionState
 from packhorse.wire.topics import Topics
 from packhorse_services.subscriber.announce import announcer
 from packhorse_services.subscriber.announce.announcer import Announcer, Identity
-from packhorse_services.subscriber.announce.subscription_report import SubscriptionReport
+from packhorse_services.subscriber.announce.subscription_report import (
+    UNKNOWN_HEAD,
+    SubscriptionReport,
+)
 from packhorse_services.subscriber.journal.arrivals import Mark
 from packhorse_services.subscriber.lease import Lease
 from tests.harness.waiting import eventually
 
 TOPICS = Topics.named("packhorse", {})
+_LAGS = (SUBSCRIBER_LAG_ENTRIES, SUBSCRIBER_LAG_SECONDS)
 
 
 class HeldLease:
@@ -74,3 +80,39 @@ def test_r16_what_somebody_waits_for_is_announced_at_once(monkeypatch: pytest.Mo
             )
     finally:
         component.stop(60)
+
+
+def lag_series() -> list[float]:
+    metrics = (SUBSCRIBER_LAG_ENTRIES, SUBSCRIBER_LAG_SECONDS)
+    return [
+        one.value for metric in metrics for family in metric.collect() for one in family.samples
+    ]
+
+
+def test_what_is_not_known_any_more_has_no_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lag that froze at 0 would say that all is well for as long as the journal is away."""
+    for metric in _LAGS:
+        metric.clear()  # other tests of this process have shown theirs
+    journal = open_memory_journal(f"memory://{uuid.uuid4()}")
+    journal.create_topics(standard_topics(TOPICS))
+    report = SubscriptionReport("main")
+    report.healthy(SubscriptionState.IDLE, mark=Mark(-1, ""), head_time_ms=0)
+    component = Announcer(
+        *(journal, TOPICS, Identity("sub", "one", announce_s=0.01), [report]),
+        cast("Lease", HeldLease()),
+    )
+    component.start()
+    try:
+        eventually(lambda: lag_series() == [0, 0], what="nothing is behind")
+        report.healthy(SubscriptionState.STOPPED, head_time_ms=UNKNOWN_HEAD)
+        journal.append(TOPICS.package, Outgoing(b"", {})).result(10)
+        eventually(lambda: lag_series() == [1], what="the age of what waits is not known")
+        monkeypatch.setattr(journal, "append", refused)
+        eventually(lambda: lag_series() == [], what="nothing is known")
+    finally:
+        component.stop(60)
+
+
+def refused(*_: object) -> None:
+    """Do what a journal does that is away."""
+    raise JournalUnavailable("it is away")

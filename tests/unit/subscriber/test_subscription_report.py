@@ -2,6 +2,7 @@
 
 import pytest
 
+from packhorse.wire.messages import SubscriptionState
 from packhorse_services.subscriber.announce.subscription_report import Settled, SubscriptionReport
 
 
@@ -35,3 +36,17 @@ def test_what_an_earlier_tenure_settled_is_not_reported_in_the_next_one() -> Non
     assert report.state.settled_offset == -1
     report.set_settled(Settled("log", 3, 7))
     assert report.state.settled_offset == 7
+
+
+def test_the_lag_is_known_while_it_is_known_what_is_in_front() -> None:
+    report = SubscriptionReport("main")
+    assert report.lag_s(5_000) is None
+    report.healthy(SubscriptionState.IDLE, head_time_ms=0)
+    assert report.lag_s(5_000) == 0.0
+    report.troubled("the journal has forgotten it", SubscriptionState.GAP, is_placed=True)
+    assert report.lag_s(5_000) is None
+    report.update(state=SubscriptionState.RUNNING, head_time_ms=2_000)
+    report.troubled("the database is away", SubscriptionState.RUNNING, is_placed=True)
+    assert report.lag_s(5_000) == 3.0
+    report.wait_for_lease()
+    assert report.lag_s(5_000) is None

@@ -167,8 +167,7 @@ class Queues:
         Its head and its page are exact, also of a queue that is older than the cache or still
         being read. Raises `UnknownSubscriber`, `QueueLoading` within ten seconds.
         """
-        _, announced = self.subscriber(name)
-        await self.feed.need(announced.offset, _FETCH_S)
+        await self.feed.need(self.subscriber(name)[1].offset, _FETCH_S)
         identity = self.feed.identity
         subscriber, subscription = self.subscriber(name)  # as this log judges it
         pages = PageRange(skip_to, -1, limit, wanted)
@@ -293,6 +292,7 @@ class Queues:
             QueueFigures(
                 one.extent.at_least,
                 known_lag_s if one.lag_s is None else one.lag_s,
+                self.subscribers.silent_s(one.subscriber),
                 one.subscriber.name,
                 str(one.subscriber.editable).lower(),
             )

@@ -3,7 +3,11 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from packhorse.runtime.metrics import PUBLISHER_QUEUE_ENTRIES, PUBLISHER_QUEUE_OLDEST_SECONDS
+from packhorse.runtime.metrics import (
+    PUBLISHER_QUEUE_ENTRIES,
+    PUBLISHER_QUEUE_OLDEST_SECONDS,
+    PUBLISHER_SUBSCRIBER_SILENT_SECONDS,
+)
 
 _MAX_SERIES = 1_000
 
@@ -13,6 +17,7 @@ class QueueFigures(NamedTuple):
 
     entries: int
     lag_s: float
+    silent_s: float
     subscriber: str
     clearable: str
 
@@ -27,13 +32,15 @@ class QueueMeasures:
     def show(self, queues: Iterable[QueueFigures]) -> None:
         """Show these queues and no others; of more than a thousand, the longest."""
         chosen = sorted(queues, reverse=True)[:_MAX_SERIES]
-        for entries, lag_s, subscriber, clearable in chosen:
+        for entries, lag_s, silent_s, subscriber, clearable in chosen:
             PUBLISHER_QUEUE_ENTRIES.labels(self._agent, subscriber, clearable).set(entries)
             PUBLISHER_QUEUE_OLDEST_SECONDS.labels(self._agent, subscriber).set(lag_s)
+            PUBLISHER_SUBSCRIBER_SILENT_SECONDS.labels(self._agent, subscriber).set(silent_s)
         shown = {(one.subscriber, one.clearable) for one in chosen}
         names = {one.subscriber for one in chosen}
         for subscriber, clearable in self._shown - shown:
             PUBLISHER_QUEUE_ENTRIES.remove(self._agent, subscriber, clearable)
             if subscriber not in names:
                 PUBLISHER_QUEUE_OLDEST_SECONDS.remove(self._agent, subscriber)
+                PUBLISHER_SUBSCRIBER_SILENT_SECONDS.remove(self._agent, subscriber)
         self._shown = shown

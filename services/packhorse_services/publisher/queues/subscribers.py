@@ -141,13 +141,13 @@ class Subscribers:
     def get(self, name: str) -> AnnouncedSubscriber | None:
         """Return the subscriber of that name."""
         found = self._known.get(name)
-        return found if found is not None and self._age(found) < FORGOTTEN_S else None
+        return found if found is not None and self.silent_s(found) < FORGOTTEN_S else None
 
     def following(self) -> list[AnnouncedSubscriber]:
         """Return those with a subscription for our agent, by name."""
         known = [one for one in list(self._known.values()) if one.follows]
         return sorted(
-            (one for one in known if self._age(one) < FORGOTTEN_S), key=lambda one: one.name
+            (one for one in known if self.silent_s(one) < FORGOTTEN_S), key=lambda one: one.name
         )
 
     def live(self) -> list[AnnouncedSubscriber]:
@@ -158,17 +158,18 @@ class Subscribers:
 
     def is_stale(self, subscriber: AnnouncedSubscriber) -> bool:
         """Return whether the subscriber has been silent for too long."""
-        return self._age(subscriber) >= STALE_S
+        return self.silent_s(subscriber) >= STALE_S
 
     def forget(self) -> None:
         """Remove those that were silent for a day."""
         with self._lock:
             self._known = {
-                name: one for name, one in self._known.items() if self._age(one) < FORGOTTEN_S
+                name: one for name, one in self._known.items() if self.silent_s(one) < FORGOTTEN_S
             }
             PUBLISHER_SUBSCRIBERS.set(len(self._known))
 
-    def _age(self, subscriber: AnnouncedSubscriber) -> float:
+    def silent_s(self, subscriber: AnnouncedSubscriber) -> float:
+        """Return how long ago its last announcement came."""
         return self._clock.monotonic() - subscriber.seen_at
 
 

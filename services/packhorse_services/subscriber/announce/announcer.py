@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from packhorse.clock import Clock
+from packhorse.errors import PackhorseError
 from packhorse.messaging.api import Journal, Outgoing
 from packhorse.packages.path_filter import EVERYTHING, PathFilter
 from packhorse.runtime.metrics import SUBSCRIBER_LAG_ENTRIES, SUBSCRIBER_LAG_SECONDS
@@ -91,10 +92,15 @@ class Announcer(Periodic):
 
     def _round(self) -> None:
         if self._lease.epoch() is None or not all(one.is_placed for one in self._reports):
+            _forget_lag()
             return
         self._hurried.clear()
-        self.announce()
-        self._measure_lag()
+        try:
+            self.announce()
+            self._measure_lag()
+        except PackhorseError:
+            _forget_lag()
+            raise
         if not self._clock.wait(self._ending, _HURRIED_GAP_S):
             self._clock.wait(self._hurried, _LEAST_GAP_S)
 
@@ -103,4 +109,14 @@ class Announcer(Periodic):
         for report in self._reports:
             agent = report.state.publisher_agent
             SUBSCRIBER_LAG_ENTRIES.labels(agent).set(max(0, end - 1 - report.state.offset))
-            SUBSCRIBER_LAG_SECONDS.labels(agent).set(report.lag_s(self._clock.wall_ms()))
+            lag_s = report.lag_s(self._clock.wall_ms())
+            if lag_s is None:
+                SUBSCRIBER_LAG_SECONDS.remove(agent)
+            else:
+                SUBSCRIBER_LAG_SECONDS.labels(agent).set(lag_s)
+
+
+def _forget_lag() -> None:
+    """Show no lag rather than the last one that was known: it would not grow."""
+    for metric in (SUBSCRIBER_LAG_ENTRIES, SUBSCRIBER_LAG_SECONDS):
+        metric.clear()

@@ -105,4 +105,6 @@ class CatchingUp(Periodic):
         if state is not SubscriptionState.RUNNING:
             return False, state.value
         lag_s = report.lag_s(self._clock.wall_ms())
-        return (True, _LATENCY) if 0 < lag_s <= self._settings.latency_s else (False, _CATCHING_UP)
+        if lag_s and lag_s <= self._settings.latency_s:
+            return True, _LATENCY
+        return False, _CATCHING_UP

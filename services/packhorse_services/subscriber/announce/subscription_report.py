@@ -11,6 +11,9 @@ from packhorse.runtime.metrics import SUBSCRIBER_OFFSET, SUBSCRIBER_RETRIES, SUB
 from packhorse.wire.messages import SubscriberState, SubscriptionState
 from packhorse_services.subscriber.journal.arrivals import Mark
 
+UNKNOWN_HEAD = -1
+"""What is in front is not known: nobody looks at the journal."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settled:
@@ -30,7 +33,7 @@ class SubscriptionReport:
     def __init__(self, agent: str) -> None:
         self._lock = threading.Lock()
         self._state = SubscriberState(agent, -1, state=SubscriptionState.WAITING_FOR_LEASE)
-        self._head_time_ms = 0
+        self._head_time_ms = UNKNOWN_HEAD
         self._settled: Settled | None = None
         self._is_placed = False
 
@@ -56,20 +59,30 @@ class SubscriptionReport:
         with self._lock:
             self._settled = settled
 
-    def lag_s(self, now_ms: int) -> float:
-        """Return the age of the package in front, 0 when there is none; by two clocks."""
+    def lag_s(self, now_ms: int) -> float | None:
+        """Return the age of the package in front, 0 when there is none; by two clocks.
+
+        None when it is not known whether there is one.
+        """
         with self._lock:
             since = self._head_time_ms
+        if since == UNKNOWN_HEAD:
+            return None
         return max(0.0, (now_ms - since) / 1000) if since else 0.0
 
     def wait_for_lease(self) -> None:
         """Say that another worker may import now; how far that is, nobody here knows."""
-        self._change({"state": SubscriptionState.WAITING_FOR_LEASE}, is_placed=False)
+        waiting = {"state": SubscriptionState.WAITING_FOR_LEASE}
+        self._change(waiting, UNKNOWN_HEAD, is_placed=False)
 
     def troubled(self, error: str, state: SubscriptionState, *, is_placed: bool) -> None:
-        """Say why the subscription can't go on; it is placed unless its position was not read."""
+        """Say why the subscription can't go on; it is placed unless its position was not read.
+
+        A package that was in front still is; where none was, one may have come.
+        """
         changes = {"last_error": error, "state": state}
-        self._change(changes, is_placed=self._is_placed or is_placed)
+        head = self._head_time_ms or UNKNOWN_HEAD
+        self._change(changes, head, is_placed=self._is_placed or is_placed)
 
     def update(
         self, *, head_time_ms: int | None = None, mark: Mark | None = None, **changes: Any

@@ -12,6 +12,7 @@ from packhorse.errors import PackhorseError
 from packhorse.messaging.api import JournalUnavailable, OffsetOutOfRange, TopicMissing
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.wire.messages import DesiredState, SubscriptionState
+from packhorse_services.subscriber.announce.subscription_report import UNKNOWN_HEAD
 from packhorse_services.subscriber.commands.follower import CommandFollower, CommandsBehind
 from packhorse_services.subscriber.importing.context import SessionContext
 from packhorse_services.subscriber.importing.session import Session
@@ -146,7 +147,7 @@ class Subscription(WorkerComponent):
         """Hold nothing and say so, until something may have changed."""
         self._failures = 0
         self._wake.clear()
-        self._ctx.report.healthy(SubscriptionState.STOPPED, head_time_ms=0)
+        self._ctx.report.healthy(SubscriptionState.STOPPED, head_time_ms=UNKNOWN_HEAD)
         self._ctx.on_progress()
         # Asked anew, for what came before the event was cleared wakes nobody.
         while self._is_stopped() and self._lease.epoch() == epoch:
