@@ -201,7 +201,7 @@ def test_prometheus_presents_a_token_because_metrics_need_one() -> None:
 
 def test_one_task_of_a_kind_runs_at_a_time_and_is_one_that_the_program_has() -> None:
     assert not of_kind(manifests(), "CronJob")
-    assert len(of_kind(manifests(full_values()), "CronJob")) == 6  # the audit is off
+    assert len(of_kind(manifests(full_values()), "CronJob")) == 7  # the audit is off
     jobs = of_kind(manifests({"pipeline": {"enabled": True}}), "CronJob")
     assert len(jobs) == 5
     for job in (*jobs.values(), *of_kind(manifests(full_values()), "CronJob").values()):
@@ -215,7 +215,7 @@ def test_one_task_of_a_kind_runs_at_a_time_and_is_one_that_the_program_has() -> 
         for name, *options in commands:
             TASKS[name].make_context(name, options)  # which refuses what it doesn't take
         given = {one["name"] for one in pod["containers"][0]["env"]}
-        audits = any(name == "audit" for name, *_ in commands)
+        audits = any(name in ("audit", "mark") for name, *_ in commands)
         assert audits == ("PACKHORSE_SUBSCRIBER_DATABASES_FILE" in given)
 
 

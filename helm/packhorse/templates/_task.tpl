@@ -8,7 +8,7 @@ One task of the pipeline by schedule. Takes .root, .task (its name) and .when.
 {{- $secrets := dict
   "PACKHORSE_JOURNAL_URL_FILE" $root.Values.secrets.journalUrl
   "PACKHORSE_DATABASE_URL_FILE" $root.Values.secrets.authorDatabaseUrl -}}
-{{- if has .task (list "audit" "run") -}}
+{{- if has .task (list "audit" "mark" "run") -}}
 {{- $_ := set $secrets "PACKHORSE_SUBSCRIBER_DATABASES_FILE" $root.Values.pipeline.subscriberDatabases -}}
 {{- end -}}
 {{- if eq .task "bulk" -}}
@@ -38,6 +38,14 @@ spec:
   jobTemplate:
     spec:
       backoffLimit: 2
+      # What the same run would only meet again: docs/operations/pipeline.md has the codes.
+      podFailurePolicy:
+        rules:
+        - action: FailJob
+          onExitCodes:
+            containerName: {{ .task }}
+            operator: In
+            values: {{ eq .task "audit" | ternary "[1, 2, 3, 4]" "[2, 3, 4]" }}
       template:
         {{- include "packhorse.pod" (merge (dict
           "labels" (dict "app.kubernetes.io/component" (printf "pipeline-%s" .task))
