@@ -208,8 +208,11 @@ def test_who_is_forgotten_is_in_no_list_until_it_comes_back(database_url: str) -
         subscriber_rows.write(connection, AGENT, [AnnouncementRow("site", b"again", now_ms)])
         [found] = subscriber_rows.read(connection, AGENT, above_s=-60, below_s=60)
         assert found.announcement == b"again"
-        assert subscriber_rows.remove_silent(connection, AGENT, 60, 10) == 0
-        assert subscriber_rows.remove_silent(connection, AGENT, -60, 10) == 1
+        old = AnnouncementRow("site", b"old", now_ms - 90_000)
+        subscriber_rows.write(connection, "retired", [old])  # whose publisher is gone for good
+        assert subscriber_rows.remove_silent(connection, 60, 10) == 1
+        assert subscriber_rows.remove_silent(connection, 60, 10) == 0
+        assert subscriber_rows.remove_silent(connection, -60, 10) == 1
 
 
 def test_both_kinds_of_connections_write_the_same_audit_row(database_url: str) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from packhorse.wire.messages import DiscoveryMessage, SubscriberState
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publisher_site import Site, publish, states, until_remembered
 from tests.harness.publishing import TOPICS
@@ -59,3 +60,22 @@ def test_a_subscriber_that_is_gone_is_forgotten_until_it_comes_back(site: Site, 
     site.recreate(TOPICS.discovery)
     site.run(forget)
     site.run(come_back)
+
+
+def test_who_lives_and_follows_the_agent_no_more_is_forgotten_there(site: Site) -> None:
+    """Its row would otherwise forbid to discard packages for as long as it lives."""
+
+    async def forget(s: PublisherService) -> None:
+        await publish(s, 1)
+        await s.announce("sub", 0)
+        until_remembered(s, 1)
+        s.report(DiscoveryMessage("sub", (SubscriberState("other", 0),)))
+
+        async def heard() -> bool:
+            return await names(s) == []
+
+        await s.until(heard)
+        assert (await s.client.delete("/subscribers/sub")).status_code == 204
+        assert (await s.client.delete("/subscribers/sub")).status_code == 404
+
+    site.run(forget)

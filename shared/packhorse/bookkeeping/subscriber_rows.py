@@ -131,15 +131,18 @@ def forgotten(connection: Connection, agent: str) -> dict[str, int]:
     )
 
 
-def remove_silent(connection: Connection, agent: str, older_than_s: float, limit: int) -> int:
-    """Remove up to `limit` subscribers that were silent for that long; returns how many."""
+def remove_silent(connection: Connection, older_than_s: float, limit: int) -> int:
+    """Remove up to `limit` subscribers that were silent for that long; returns how many.
+
+    Those of every agent: an agent whose publisher is gone for good has nobody else who would.
+    """
     return connection.execute(
         """
         DELETE FROM bookkeeping.known_subscriber WHERE ctid = ANY(ARRAY(
             SELECT ctid FROM bookkeeping.known_subscriber
-            WHERE agent = %s AND seen_at < clock_timestamp() - make_interval(secs => %s) LIMIT %s))
+            WHERE seen_at < clock_timestamp() - make_interval(secs => %s) LIMIT %s))
         """,
-        (agent, older_than_s, limit),
+        (older_than_s, limit),
     ).rowcount
 
 

@@ -70,7 +70,7 @@ class Housekeeping:
             "outcomes_of_other_logs",
             lambda c: outcome_rows.forget_of_other_logs(c, agent, identity, **of_others),
         )
-        yield "subscribers", lambda c: subscriber_rows.remove_silent(c, agent, silence_s, _BATCH)
+        yield "subscribers", lambda c: subscriber_rows.remove_silent(c, silence_s, _BATCH)
 
     def _repeat(self, forget: _Forget) -> int:
         """Call `forget` until it removes less than a batch; return how many rows it has removed.

@@ -116,11 +116,13 @@ class KnownSubscribers:
         """
         subscribers, agent = self._queues.subscribers, self._queues.agent
         found = subscribers.get(name)
+        if found is not None and not found.follows:
+            found = None  # it lives for other agents
         if found is not None and not subscribers.is_stale(found):
             raise SubscriberLive(
                 f"{name} announces itself; end its program, and ask again {STALE_S:g} s later"
             )
-        row = row_of(found) if found is not None and found.follows else None
+        row = None if found is None else row_of(found)
         async with as_bookkeeper(self._pool) as connection:
             if row is not None:
                 await subscriber_rows.write_one(connection, agent, row)
