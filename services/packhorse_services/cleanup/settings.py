@@ -15,6 +15,7 @@ class Settings(DatabaseConfiguration, BaseSettings):
     """Settings of `packhorse-cleanup`: `PACKHORSE_` and the field's name."""
 
     model_config = SettingsConfigDict(env_prefix="PACKHORSE_", frozen=True, extra="ignore")
+    needed = ("journal_url", "blobs_url")
 
     port: int = Field(default=8082, ge=0, le=65535)
     cleanup_hours: float = Field(default=12.0, ge=1 / 3600, le=87_600)

@@ -10,6 +10,7 @@ class Settings(DatabaseConfiguration, BaseSettings):
     """Settings of `packhorse-content`: `PACKHORSE_` and the field's name."""
 
     model_config = SettingsConfigDict(env_prefix="PACKHORSE_", frozen=True, extra="ignore")
+    needed = ("blobs_url",)
 
     port: int = Field(default=8081, ge=0, le=65535)
     max_blob_bytes: int = Field(default=5 * 1024**3, gt=0)

@@ -17,6 +17,7 @@ class Settings(DatabaseConfiguration, BaseSettings):
     """Settings of one publisher process: `PACKHORSE_` and the field's name."""
 
     model_config = SettingsConfigDict(env_prefix="PACKHORSE_", frozen=True, extra="ignore")
+    needed = ("journal_url", "blobs_url")
 
     port: int = Field(default=8080, ge=0, le=65535)
     agent: str = Field(default="main", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")

@@ -23,6 +23,7 @@ class Settings(DatabaseConfiguration, BaseSettings):
     """Settings of `packhorse-subscriber`: `PACKHORSE_` and the field's name."""
 
     model_config = SettingsConfigDict(env_prefix="PACKHORSE_", frozen=True, extra="ignore")
+    needed = ("journal_url", "blobs_url")
 
     port: int = Field(default=8083, ge=0, le=65535)
     subscriber: AgentName

@@ -3,7 +3,7 @@
 import ipaddress
 import os
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -37,6 +37,8 @@ class ProcessConfiguration(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 
+    needed: ClassVar[tuple[str, ...]] = ()
+    """Which of those that may be left out this program can't start without."""
     host: str = "127.0.0.1"
     port: int = Field(default=0, ge=0, le=65535)
     journal_url: str = Field(default="", repr=False)
@@ -91,7 +93,7 @@ class ProcessConfiguration(BaseModel):
                 continue
             if values.get(name) is not None:
                 raise ValueError(f"{name} and {name}_file are both set; leave one out")
-            filled[name] = _content(Path(source))
+            filled[name] = setting_in(Path(source))
         return filled
 
     @field_validator("jwt_scopes", mode="before")
@@ -112,7 +114,8 @@ class ProcessConfiguration(BaseModel):
         return self
 
 
-def _content(source: Path) -> str:
+def setting_in(source: Path) -> str:
+    """Return the setting that a file holds. Raises `ValueError` for one that can't be read."""
     try:
         return source.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -131,7 +134,7 @@ def loaded(kind: type[SettingsT]) -> SettingsT:
     if misspelt:
         raise InvalidConfiguration("; ".join(misspelt))
     try:
-        return kind()
+        settings = kind()
     except ValidationError as error:
         wrong = "; ".join(
             f"{_variable(one['loc'])}: {reason_of(one['msg'])}"
@@ -140,6 +143,10 @@ def loaded(kind: type[SettingsT]) -> SettingsT:
         raise InvalidConfiguration(wrong) from None  # pydantic's own text quotes what it got
     except ValueError as error:  # before it gets there; the text names the field
         raise InvalidConfiguration(f"{error}: it must be JSON") from None
+    missing = [_variable((name,)) for name in kind.needed if not getattr(settings, name)]
+    if missing:
+        raise InvalidConfiguration("; ".join(f"{name}: this is missing" for name in missing))
+    return settings
 
 
 def _variable(location: tuple[str | int, ...]) -> str:

@@ -130,3 +130,19 @@ def test_a_file_without_a_token_is_a_usage_error(tmp_path: Path, content: str) -
     with pytest.raises(Misused) as failed:
         read_token(path)
     assert exit_code(failed.value) is Exit.USAGE
+
+
+def test_the_journal_may_come_from_the_file_that_programs_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secret = tmp_path / "journal-url"
+    monkeypatch.setenv("PACKHORSE_DATA", str(tmp_path / "no stack"))
+    monkeypatch.setenv("PACKHORSE_JOURNAL_URL_FILE", str(secret))
+    assert run(["topics", "check"]) == Exit.USAGE
+    assert "PACKHORSE_JOURNAL_URL_FILE: " in capsys.readouterr().err
+    secret.write_text("memory://one\n")
+    assert run(["topics", "check"]) == Exit.USAGE
+    assert "memory:// lives in one process" in capsys.readouterr().err
+    monkeypatch.delenv("PACKHORSE_JOURNAL_URL_FILE")
+    assert run(["topics", "check"]) == Exit.USAGE
+    assert "name it with --journal" in capsys.readouterr().err

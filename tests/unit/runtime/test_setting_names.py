@@ -40,11 +40,24 @@ def test_a_misspelt_setting_is_refused_with_the_nearest_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PACKHORSE_DATABASE_URL", "postgresql://u:p@h/d")
+    monkeypatch.setenv("PACKHORSE_BLOBS_URL", "/blobs")
     monkeypatch.setenv("PACKHORSE_QUEUE_PACKAGES", "5")  # the publisher's, in a shared file
     loaded(Settings)
     monkeypatch.setenv("PACKHORSE_QUEUE_PACKAGE", "5")
     with pytest.raises(InvalidConfiguration, match=r"did you mean PACKHORSE_QUEUE_PACKAGES\?"):
         loaded(Settings)
+
+
+def test_what_a_program_can_t_start_without_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PACKHORSE_DATABASE_URL", "postgresql://u:p@h/d")
+    monkeypatch.setenv("PACKHORSE_JOURNAL_URL", "")
+    for program in ("publisher", "cleanup"):
+        settings = import_module(f"packhorse_services.{program}.settings").Settings
+        with pytest.raises(InvalidConfiguration) as refused:
+            loaded(settings)
+        assert str(refused.value) == (
+            "PACKHORSE_JOURNAL_URL: this is missing; PACKHORSE_BLOBS_URL: this is missing"
+        )
 
 
 def test_a_setting_that_has_to_be_json_and_is_none_is_refused(

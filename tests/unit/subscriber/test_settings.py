@@ -10,6 +10,8 @@ from packhorse_services.subscriber.settings import Settings
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PACKHORSE_DATABASE_URL", "postgresql://u:secret@h/d")
+    monkeypatch.setenv("PACKHORSE_JOURNAL_URL", "kafka://h")
+    monkeypatch.setenv("PACKHORSE_BLOBS_URL", "/blobs")
     monkeypatch.setenv("PACKHORSE_SUBSCRIBER", "pub1")
 
 

@@ -93,7 +93,11 @@ class Connection:
         """Return `url`, or the journal of the stack. Raises `CommandFailed` without either."""
         found = url or self.directory.author_settings().get("PACKHORSE_JOURNAL_URL")
         if not found:
-            raise CommandFailed("name the journal with --journal", Exit.USAGE)
+            raise CommandFailed(
+                "no journal is known: name it with --journal, PACKHORSE_JOURNAL_URL or "
+                "PACKHORSE_JOURNAL_URL_FILE",
+                Exit.USAGE,
+            )
         return found
 
     def _service(self, name: ServiceName) -> str:

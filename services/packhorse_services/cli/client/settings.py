@@ -44,12 +44,28 @@ TokenFileOption = Annotated[
         help="A file with a token: its text, or a packhorse token file.",
     ),
 ]
+
+
+def _journal_in_file() -> str | None:
+    """Return what the file says that the programs of a deployment read."""
+    source = os.environ.get("PACKHORSE_JOURNAL_URL_FILE")
+    if not source:
+        return None
+    from packhorse.runtime.configuration import setting_in  # pydantic takes its time
+
+    try:
+        return setting_in(Path(source))
+    except ValueError as error:
+        raise CommandFailed(f"PACKHORSE_JOURNAL_URL_FILE: {error}", Exit.USAGE) from error
+
+
 JournalOption = Annotated[
     str | None,
     typer.Option(
         "--journal",
         envvar="PACKHORSE_JOURNAL_URL",
-        show_default="that of the stack on --data",
+        default_factory=_journal_in_file,
+        show_default="that of PACKHORSE_JOURNAL_URL_FILE, or of the stack on --data",
         help="postgresql://… or kafka://host:port?setting=value.",
     ),
 ]

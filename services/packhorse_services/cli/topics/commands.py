@@ -34,7 +34,7 @@ def create(
     context: typer.Context,
     *,
     chosen: TopicOptions,
-    journal: JournalOption = None,
+    journal: JournalOption,
     hours: KeepPackages = PACKAGE_RETENTION_HOURS,
 ) -> None:
     """Create the topics that are missing; those that exist stay as they are."""
@@ -48,7 +48,7 @@ def check(
     context: typer.Context,
     *,
     chosen: TopicOptions,
-    journal: JournalOption = None,
+    journal: JournalOption,
     hours: KeepPackages = PACKAGE_RETENTION_HOURS,
 ) -> None:
     """Say what is wrong with the topics, and how to mend it."""
@@ -64,7 +64,7 @@ def grant(
     *,
     program: Annotated[provision.Login, typer.Option("--as", help="Whose login it is.")],
     chosen: TopicOptions,
-    journal: JournalOption = None,
+    journal: JournalOption,
 ) -> None:
     """Let a login of a journal in PostgreSQL do what one program needs, and no more.
 
