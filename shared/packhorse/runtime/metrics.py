@@ -137,7 +137,7 @@ SUBSCRIBER_LAG_ENTRIES = Gauge(
 SUBSCRIBER_LAG_SECONDS = Gauge(
     "packhorse_subscriber_lag_seconds",
     "Seconds since the package in front entered the journal, 0 when there is none; absent while "
-    "nobody looks, as in STOPPED, GAP and WAITING_FOR_JOURNAL",
+    "that is not known",
     ["agent"],
 )
 SUBSCRIBER_IMPORT_SECONDS = Histogram(
