@@ -1,7 +1,7 @@
 """Two live archives on one checkpoint; `--continuous`, its metrics, and its end by SIGTERM.
 
-With the author's database, whose lease one of them has. Without it, too, on Kafka with tables on
-S3: there the tables alone decide.
+With the author's database one of them has the lease, and the other waits for it. Without it, on
+Kafka with tables on S3, the tables alone decide.
 """
 
 import json
@@ -25,7 +25,9 @@ from packhorse_services.pipeline.storage.location import Location
 from tests.harness.archive import everything_in, fill
 from tests.harness.archive_site import places
 from tests.harness.journals import fresh_name
+from tests.harness.kafka.broker import RunningKafka
 from tests.harness.processes import Process
+from tests.harness.s3 import S3Server
 from tests.harness.spark import spark_environment
 from tests.harness.waiting import eventually
 
@@ -131,41 +133,71 @@ def has_fallen(run: Process) -> bool:
     return "packhorse_services/pipeline/__main__.py" in run.log.read_text()
 
 
-@pytest.fixture(
-    params=["sql", pytest.param("kafka-s3", marks=[pytest.mark.kafka, pytest.mark.depth])]
-)
-def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
-    more: dict[str, str] = {}
-    if request.param == "sql":
-        url, tables_url = request.getfixturevalue("database_url"), str(tmp_path / "tables")
-        more["PACKHORSE_DATABASE_URL"] = url
-    else:
-        url = request.getfixturevalue("kafka").url
-        tables_url = request.getfixturevalue("s3").url(f"pair-{tmp_path.name}")
-    made = Pair(url, tables_url, tmp_path, **more)
+@pytest.fixture
+def leased(database_url: str, tmp_path: Path) -> Iterator[Pair]:
+    tables_url = str(tmp_path / "tables")
+    yield from _ended(Pair(database_url, tables_url, tmp_path, PACKHORSE_DATABASE_URL=database_url))
+
+
+@pytest.fixture
+def unleased(kafka: RunningKafka, s3: S3Server, tmp_path: Path) -> Iterator[Pair]:
+    yield from _ended(Pair(kafka.url, s3.url(f"pair-{tmp_path.name}"), tmp_path))
+
+
+def _ended(pair: Pair) -> Iterator[Pair]:
     try:
-        yield made
+        yield pair
     finally:
-        for run in made.runs:
+        for run in pair.runs:
             if run.running:
                 run.kill()
-        made.journal.close()
+        pair.journal.close()
 
 
-def test_of_two_live_archives_one_ends_and_nothing_is_there_twice(pair: Pair) -> None:
+def at_work(run: Continuous) -> None:
+    """Start a run, and wait until it has archived a batch and says so."""
+    run.start()
+    counted = 'packhorse_pipeline_records_total{query="archive"}'
+    eventually(lambda: run.metric(counted) >= 1, timeout=PATIENCE_S, interval=0.5)
+    names = ("last_batch_seconds", "batch_seconds_count")
+    reported = [f'packhorse_pipeline_{name}{{query="archive"}}' for name in names]
+    eventually(
+        lambda: all(run.metric(name) > 0 for name in reported), timeout=PATIENCE_S, interval=0.5
+    )
+    assert has_jvm(run)
+
+
+def assert_ends_in_order(run: Continuous) -> None:
+    assert run.running, run.said()
+    assert run.stop(PATIENCE_S) == 1, run.said()
+    assert "not run: measures" in run.log.read_text()
+    assert not has_jvm(run)
+    assert not has_fallen(run), run.said()
+
+
+def test_of_two_live_archives_one_waits_until_the_other_has_ended(leased: Pair) -> None:
+    leased.fill()
+    first, second = leased.runs
+    at_work(first)
+    second.start()
+    leased.fill()
+    eventually(lambda: "waiting for another run" in second.log.read_text(), timeout=PATIENCE_S)
+    assert not has_jvm(second), "what waits costs no JVM"
+    assert_ends_in_order(first)
+    leased.runs.remove(first)
+    leased.fill()
+    eventually(lambda: leased.ended() or leased.is_whole(), timeout=PATIENCE_S, interval=1.0)
+    assert_ends_in_order(second)
+    assert leased.is_whole()
+
+
+@pytest.mark.kafka
+@pytest.mark.depth
+def test_of_two_live_archives_one_ends_and_nothing_is_there_twice(unleased: Pair) -> None:
+    pair = unleased
     pair.fill()
     first, second = pair.runs
-    first.start()
-    counted = 'packhorse_pipeline_records_total{query="archive"}'
-    eventually(lambda: first.metric(counted) >= 1, timeout=PATIENCE_S, interval=0.5)
-
-    def reports_of_batches() -> bool:
-        names = ("last_batch_seconds", "batch_seconds_count")
-        reported = [f'packhorse_pipeline_{name}{{query="archive"}}' for name in names]
-        return all(first.metric(name) > 0 for name in reported)
-
-    eventually(reports_of_batches, timeout=PATIENCE_S, interval=0.5)
-    assert has_jvm(first)
+    at_work(first)
     second.start()
 
     def one_that_has_ended() -> Continuous | None:
@@ -186,9 +218,5 @@ def test_of_two_live_archives_one_ends_and_nothing_is_there_twice(pair: Pair) ->
 
     pair.runs.remove(loser)
     eventually(lambda: pair.ended() or pair.is_whole(), timeout=PATIENCE_S, interval=1.0)
-    assert winner.running, winner.said()
-    assert winner.stop(PATIENCE_S) == 1, winner.said()
-    assert "not run: measures" in winner.log.read_text()
-    assert not has_jvm(winner)
-    assert not has_fallen(winner), winner.said()
+    assert_ends_in_order(winner)
     assert pair.is_whole()
