@@ -25,9 +25,7 @@ from packhorse_services.pipeline.storage.location import Location
 from tests.harness.archive import everything_in, fill
 from tests.harness.archive_site import places
 from tests.harness.journals import fresh_name
-from tests.harness.kafka.broker import RunningKafka
 from tests.harness.processes import Process
-from tests.harness.s3 import S3Server
 from tests.harness.spark import spark_environment
 from tests.harness.waiting import eventually
 
@@ -140,7 +138,8 @@ def leased(database_url: str, tmp_path: Path) -> Iterator[Pair]:
 
 
 @pytest.fixture
-def unleased(kafka: RunningKafka, s3: S3Server, tmp_path: Path) -> Iterator[Pair]:
+def unleased(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
+    kafka, s3 = (request.getfixturevalue(name) for name in ("kafka", "s3"))
     yield from _ended(Pair(kafka.url, s3.url(f"pair-{tmp_path.name}"), tmp_path))
 
 
