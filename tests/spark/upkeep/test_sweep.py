@@ -17,7 +17,7 @@ from packhorse.errors import PackhorseError
 from packhorse.packages.body import pack
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
 from packhorse_services.pipeline.storage.location import Location
-from packhorse_services.pipeline.sweep import comparing
+from packhorse_services.pipeline.sweep import frames
 from packhorse_services.pipeline.sweep.report import MarkState, SweepRemoval
 from packhorse_services.pipeline.sweep.spark_report import SparkReport
 from tests.harness.noise import large_node
@@ -54,24 +54,24 @@ def test_r22_which_blobs_go(spark: SparkSession) -> None:
             *[("log", "name", "packages/aa/4"), ("packages", "read", "packages/aa/5")],
             *[("packages", "unreadable", "packages/aa/6")] * 2,
         ],
-        comparing.FOUND,
+        frames.FOUND,
     )
-    unused = comparing.unused(blobs, found, before_ms=10)
+    unused = frames.unused(blobs, found, before_ms=10)
     assert {row["key"] for row in unused.collect()} == {"binaries/aa/2", "packages/aa/5"}
-    assert [row["key"] for row in comparing.unreadable(found).collect()] == ["packages/aa/6"]
-    totals = {row["kind"]: tuple(row)[1:] for row in comparing.totals(unused).collect()}
+    assert [row["key"] for row in frames.unreadable(found).collect()] == ["packages/aa/6"]
+    totals = {row["kind"]: tuple(row)[1:] for row in frames.totals(unused).collect()}
     assert totals == {"binaries": (1, 2), "packages": (1, 16)}
     removals = spark.createDataFrame(
         [("binaries/aa/2", 2, True), ("packages/aa/5", 16, False)],
         "key string, length long, removed boolean",
     )
-    nothing = spark.createDataFrame([], comparing.FOUND)
-    left = comparing.doomed(unused, nothing, removals).collect()
+    nothing = spark.createDataFrame([], frames.FOUND)
+    left = frames.doomed(unused, nothing, removals).collect()
     assert [row["key"] for row in left] == ["packages/aa/5"]
     in_log = spark.createDataFrame(
-        [("log", "in_log", "packages/aa/5"), ("log", "in_log", "packages/aa/6")], comparing.FOUND
+        [("log", "in_log", "packages/aa/5"), ("log", "in_log", "packages/aa/6")], frames.FOUND
     )
-    unread = comparing.never_read(found.unionByName(in_log)).collect()
+    unread = frames.never_read(found.unionByName(in_log)).collect()
     assert [row["key"] for row in unread] == ["packages/aa/6"]
 
 
@@ -86,14 +86,14 @@ def test_r22_blobs_are_read_anew_that_are_not_as_they_were(spark: SparkSession) 
             *[("packages", "unreadable", "packages/aa/3", "packages/aa/3", 5, 10)],
             *[("snapshots", "read", part, part, 5, 11)],
         ],
-        comparing.FOUND_IN,
+        frames.FOUND_IN,
     )
-    remembered = comparing.to_remember(found, before_ms=10)
+    remembered = frames.to_remember(found, before_ms=10)
     assert [tuple(row)[1:4] for row in remembered.orderBy("kind").collect()] == [
         ("read", key, key),
         *[("reference", "binaries/aa/1", key)] * 2,
     ]
-    held = comparing.HOLDER
+    held = frames.HOLDER
     for listed, new, known in (
         ((key, 5, 10), 0, 3),
         ((key, 5, 11), 1, 0),
@@ -101,8 +101,8 @@ def test_r22_blobs_are_read_anew_that_are_not_as_they_were(spark: SparkSession) 
         ((part, 5, 11), 1, 0),
     ):
         blobs = spark.createDataFrame([listed], "key string, length long, modified_ms long")
-        assert comparing.to_read(blobs.toDF(*held), remembered).count() == new
-        assert comparing.read_before(blobs.toDF(*held), remembered).count() == known
+        assert frames.to_read(blobs.toDF(*held), remembered).count() == new
+        assert frames.read_before(blobs.toDF(*held), remembered).count() == known
 
 
 def test_r22_a_mark_goes_on_from_what_the_last_one_has_remembered(

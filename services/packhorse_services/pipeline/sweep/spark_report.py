@@ -21,22 +21,8 @@ from packhorse_services.pipeline.storage import delta, queries, tables
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import as_they_are, written
 from packhorse_services.pipeline.storage.table_files import files_of, taken_out
-from packhorse_services.pipeline.sweep.comparing import (
-    BLOBS,
-    FOUND,
-    FOUND_IN,
-    HOLDER,
-    REMOVALS,
-    doomed,
-    never_read,
-    read_before,
-    to_read,
-    to_remember,
-    totals,
-    unreadable,
-    unused,
-)
-from packhorse_services.pipeline.sweep.on_executors import making, reading, removing
+from packhorse_services.pipeline.sweep import frames
+from packhorse_services.pipeline.sweep.frames import BLOBS, FOUND, FOUND_IN, HOLDER, REMOVALS
 from packhorse_services.pipeline.sweep.report import (
     SUMMARY,
     BlobTotal,
@@ -106,7 +92,7 @@ class SparkReport:
         """List the groups of shards on the executors."""
         with translated("mark"):
             self._write(self._listed(listing, pieces), "blobs")
-            return _totals(totals(self._table("blobs")))
+            return _totals(frames.totals(self._table("blobs")))
 
     @contextmanager
     def round(self, round_name: str) -> Iterator[None]:
@@ -126,7 +112,7 @@ class SparkReport:
 
         with translated(round_name):
             most = min(self._tasks, MOST_CONNECTIONS)
-            found = scattered(self._spark, pieces, making(rows, FOUND), FOUND, most)
+            found = scattered(self._spark, pieces, frames.making(rows, FOUND), FOUND, most)
             found.write.mode("append").parquet(self._path(self._references(round_name)))
 
     def read_blobs(self, round_name: str, name: str, scan: BlobScan, pieces: Sequence[Any]) -> None:
@@ -138,9 +124,9 @@ class SparkReport:
             blobs.write.mode("overwrite").parquet(self._path(place))
             listed = self._files(self._path(place), BLOBS).toDF(*HOLDER)
             remembered = self._remembered()
-            new = to_read(listed, remembered).repartition(self._tasks)
-            found = new.mapInArrow(reading(name, scan), FOUND_IN)
-            found = found.unionByName(read_before(listed, remembered))
+            new = frames.to_read(listed, remembered).repartition(self._tasks)
+            found = new.mapInArrow(frames.reading(name, scan), FOUND_IN)
+            found = found.unionByName(frames.read_before(listed, remembered))
             found.write.mode("append").parquet(self._path(self._references(round_name)))
 
     def remember(self, round_name: str, before_ms: int) -> None:
@@ -149,7 +135,7 @@ class SparkReport:
         All of a blob is in one file, so whoever reads while files are deleted misses whole blobs.
         """
         with translated(round_name):
-            known = to_remember(self._found(round_name), before_ms)
+            known = frames.to_remember(self._found(round_name), before_ms)
             known = known.repartition(self._tasks, *HOLDER)
             known.write.mode("overwrite").parquet(self._path(_REMEMBERED))
             *_, first_kept = self._remembering()
@@ -171,13 +157,13 @@ class SparkReport:
     def body_not_read(self, round_name: str) -> str | None:
         """Compare what the log has with what was read."""
         with translated(round_name):
-            row = never_read(self._found(round_name)).first()
+            row = frames.never_read(self._found(round_name)).first()
         return None if row is None else str(row["key"])
 
     def unreadable(self, round_name: str) -> tuple[int, tuple[str, ...]]:
         """Count what is no package; few keys come to the driver."""
         with translated(round_name):
-            keys = unreadable(self._found(round_name))
+            keys = frames.unreadable(self._found(round_name))
             some = tuple(row["key"] for row in keys.orderBy("key").limit(_EXAMPLES).collect())
             return (keys.count() if len(some) == _EXAMPLES else len(some)), some
 
@@ -185,16 +171,16 @@ class SparkReport:
         """Write the candidates' table."""
         with translated(round_name):
             found = self._found(round_name)
-            self._write(unused(self._table("blobs"), found, before_ms), "candidates")
-            return _totals(totals(self._table("candidates")))
+            self._write(frames.unused(self._table("blobs"), found, before_ms), "candidates")
+            return _totals(frames.totals(self._table("candidates")))
 
     def choose_doomed(self, round_name: str) -> Totals:
         """Write the table of what goes now."""
         with translated(round_name):
             found = self._found(round_name)
-            going = doomed(self._table("candidates"), found, self._removals())
+            going = frames.doomed(self._table("candidates"), found, self._removals())
             self._write(going, "doomed")
-            return _totals(totals(self._table("doomed")))
+            return _totals(frames.totals(self._table("doomed")))
 
     def remove_doomed(self, remove: Remove, check: Callable[[], None]) -> Totals:
         """Remove batch by batch; a batch that was cut short is chosen and removed again."""
@@ -206,10 +192,10 @@ class SparkReport:
             with translated("sweep"):
                 batch = going.where(f.pmod(f.xxhash64("key"), f.lit(count)) == number)
                 batch = batch.select("key", "length", "modified_ms")
-                done = batch.repartition(self._tasks).mapInArrow(removing(remove), REMOVALS)
+                done = batch.repartition(self._tasks).mapInArrow(frames.removing(remove), REMOVALS)
                 self._write(done, "removals", keep=True)
         with translated("sweep"):
-            return _totals(totals(self._removals().where("removed")))
+            return _totals(frames.totals(self._removals().where("removed")))
 
     def _removals(self) -> DataFrame:
         delta.prepare(self._location, {self._name("removals"): REMOVALS})
@@ -225,7 +211,7 @@ class SparkReport:
             for blob in listing(piece):
                 yield blob.key, blob.length, blob.modified_ms
 
-        return scattered(self._spark, pieces, making(rows, BLOBS), BLOBS)
+        return scattered(self._spark, pieces, frames.making(rows, BLOBS), BLOBS)
 
     @property
     def _tasks(self) -> int:

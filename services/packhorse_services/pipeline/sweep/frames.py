@@ -1,10 +1,19 @@
-"""What is compared of the tables of marks and sweeps; pure, of frames alone."""
+"""The frames of marks and sweeps: rows made on the executors, and what is compared of them."""
 
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
-from packhorse_services.pipeline.sweep.work import FindingKind
+from packhorse.blobs.api import StoredBlob
+from packhorse_services.pipeline.pieces import batches
+from packhorse_services.pipeline.sweep.report import Remove
+from packhorse_services.pipeline.sweep.work import BlobScan, FindingKind
 
 _KEY, _LENGTH = StructField("key", StringType()), StructField("length", LongType())
 _MODIFIED = StructField("modified_ms", LongType())
@@ -18,6 +27,9 @@ HOLDER = ["holder", "length", "modified_ms"]
 """Which blob refers, and how it was then: another length or time, and it may be another one."""
 
 FOUND_IN = StructType([*FOUND, StructField("holder", StringType()), _LENGTH, _MODIFIED])
+
+_ROWS = 5_000
+_Batches = Iterator[pa.RecordBatch]
 
 _KEEPING = (FindingKind.REFERENCE.value, FindingKind.NAME.value, FindingKind.UNREADABLE.value)
 
@@ -73,3 +85,48 @@ def _kept(found: DataFrame) -> DataFrame:
 
 def _read(found: DataFrame) -> DataFrame:
     return found.where(f.col("kind") == FindingKind.READ.value)
+
+
+def making(
+    rows: Callable[[Any], Iterator[tuple[object, ...]]], schema: StructType
+) -> Callable[[Iterable[Any]], _Batches]:
+    """Return what makes rows with these columns of pieces; `rows` yields those of a piece."""
+    shape = to_arrow_schema(schema)
+
+    def run(pieces: Iterable[Any]) -> _Batches:
+        yield from batches(chain.from_iterable(map(rows, pieces)), shape, _ROWS)
+
+    return run
+
+
+def reading(name: str, scan: BlobScan) -> Callable[[_Batches], _Batches]:
+    """Return what makes `FOUND_IN` of blobs."""
+    shape = to_arrow_schema(FOUND_IN)
+
+    def run(given: _Batches) -> _Batches:
+        rows = (
+            (name, found.kind.value, found.key, blob.key, blob.length, blob.modified_ms)
+            for blob, found in scan.read(_blobs(given))
+        )
+        yield from batches(rows, shape, _ROWS)
+
+    return run
+
+
+def removing(remove: Remove) -> Callable[[_Batches], _Batches]:
+    """Return what removes blobs, and makes `REMOVALS` of them."""
+    shape = to_arrow_schema(REMOVALS)
+
+    def run(given: _Batches) -> _Batches:
+        rows = ((done.key, done.length, done.removed) for done in remove(_blobs(given)))
+        yield from batches(rows, shape, _ROWS)
+
+    return run
+
+
+def _blobs(given: _Batches) -> Iterator[StoredBlob]:
+    """Yield the blobs of batches that have key, length and modified_ms in this order."""
+    for batch in given:
+        columns = (column.to_pylist() for column in batch.columns)
+        for row in zip(*columns, strict=True):
+            yield StoredBlob(*row)
