@@ -15,7 +15,7 @@ from psycopg import Connection
 
 from packhorse.content import tree
 from packhorse.content.node import Node
-from packhorse_services.pipeline.at import restore
+from packhorse_services.pipeline.at import task
 
 _whole = tree.replace
 
@@ -48,4 +48,4 @@ if __name__ == "__main__":
     if broken:
         tree.replace = in_two_transactions  # type: ignore[assignment]
     rows: Any = Rows(source)
-    restore.restore(rows, subtree, os.environ["PACKHORSE_DATABASE_URL"])
+    task.restore(rows, subtree, os.environ["PACKHORSE_DATABASE_URL"])

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from packhorse_services.pipeline.at.restore import require_author
+from packhorse_services.pipeline.at.task import require_author
 from packhorse_services.pipeline.errors import TaskRefused
 
 

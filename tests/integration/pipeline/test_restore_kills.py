@@ -10,14 +10,14 @@ import psycopg
 import pytest
 
 from packhorse.content import tree
-from packhorse_services.pipeline.at import restore
+from packhorse_services.pipeline.at import task
 from tests.harness.feed import page
 from tests.harness.fold import Content
 from tests.harness.processes import Process
 from tests.harness.restore_subject import Rows
 from tests.harness.subscriber import content_in
 
-RESTORE = "packhorse_services.pipeline.at.restore"
+TASK = "packhorse_services.pipeline.at.task"
 PAST = [f"/s/{number}" for number in range(5)]
 
 
@@ -40,7 +40,7 @@ class Author:
     def restore(self) -> None:
         """Put the past back."""
         rows: Any = Rows(str(self.folder / "past"))
-        restore.restore(rows, "/s", self.url)
+        task.restore(rows, "/s", self.url)
 
     def restore_until_killed(self, point: str, *broken: str) -> int:
         """Put the past back in a process of its own; returns how that has ended."""
@@ -64,9 +64,9 @@ def author(database_url: str, tmp_path: Path) -> Author:
 @pytest.mark.parametrize(
     ("point", "there"),
     [
-        (f"{RESTORE}:node_of@after3", BEFORE),
+        (f"{TASK}:node_of@after3", BEFORE),
         ("packhorse.content.tree:replace@after1", BEFORE),
-        (f"{RESTORE}:restore@after1", AFTER),
+        (f"{TASK}:restore@after1", AFTER),
     ],
 )
 def test_a_restore_that_is_killed_did_all_or_nothing_and_is_run_again(
@@ -80,6 +80,6 @@ def test_a_restore_that_is_killed_did_all_or_nothing_and_is_run_again(
 
 @pytest.mark.proof
 def test_a_restore_in_two_transactions_is_noticed(author: Author) -> None:
-    ended = author.restore_until_killed(f"{RESTORE}:node_of@after3", "broken")
+    ended = author.restore_until_killed(f"{TASK}:node_of@after3", "broken")
     assert ended == -signal.SIGKILL
     assert author.paths not in (BEFORE, AFTER)

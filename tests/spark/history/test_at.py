@@ -16,8 +16,7 @@ from packhorse.blobs.open import open_blobs
 from packhorse.content import tree
 from packhorse.content.node import Binary, Node
 from packhorse_services.pipeline.at.command import show
-from packhorse_services.pipeline.at.restore import OTHERWISE, restore
-from packhorse_services.pipeline.at.task import Point, subtree_at
+from packhorse_services.pipeline.at.task import OTHERWISE, Point, restore, subtree_at
 from packhorse_services.pipeline.engine.exit_codes import exit_code
 from packhorse_services.pipeline.errors import NotThere, TaskRefused
 from packhorse_services.pipeline.history.content import (

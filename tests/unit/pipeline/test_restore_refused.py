@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from packhorse.errors import PackhorseError
-from packhorse_services.pipeline.at.restore import refused, restore
+from packhorse_services.pipeline.at.task import refused, restore
 from packhorse_services.pipeline.engine import session
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
 from packhorse_services.pipeline.program import program

@@ -87,7 +87,7 @@ def _moment(text: str) -> datetime:
 
 
 def _require_author(settings: Settings) -> None:
-    from packhorse_services.pipeline.at.restore import require_author
+    from packhorse_services.pipeline.at.task import require_author
 
     settings.require("database_url")
     require_url(settings.author_url, AUTHOR_SETTING)
@@ -95,7 +95,7 @@ def _require_author(settings: Settings) -> None:
 
 
 def _restore(content: Any, path: str, settings: Settings, *, force: bool, as_json: bool) -> None:
-    from packhorse_services.pipeline.at.restore import OTHERWISE, refused, restore
+    from packhorse_services.pipeline.at.task import OTHERWISE, refused, restore
     from packhorse_services.pipeline.history.content import require_binaries
 
     if not force:
