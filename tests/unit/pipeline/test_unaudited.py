@@ -7,9 +7,9 @@ import pytest
 
 from packhorse.clock import SystemClock
 from packhorse_services.pipeline.archive.reading import LATEST_MS
+from packhorse_services.pipeline.audit.archived import unaudited
 from packhorse_services.pipeline.audit.commands import report
 from packhorse_services.pipeline.audit.outcome import Audited
-from packhorse_services.pipeline.audit.unaudited import unaudited
 from packhorse_services.pipeline.storage.delta import prepare
 from packhorse_services.pipeline.storage.location import Location
 from tests.harness.history import BEGIN_MS, announcements

@@ -119,10 +119,9 @@ def _audited(
     settings: Settings, databases: dict[str, str], run: str, options: AuditOptions
 ) -> tuple[list[Audited], list[str]]:
     """Return what was found and, unless it was for some only, who is live without a database."""
-    from packhorse_services.pipeline.audit.archive_end import ArchiveEnd
+    from packhorse_services.pipeline.audit.archived import ArchiveEnd, unaudited
     from packhorse_services.pipeline.audit.expected import Expectations
     from packhorse_services.pipeline.audit.task import Audit
-    from packhorse_services.pipeline.audit.unaudited import unaudited
     from packhorse_services.pipeline.engine.session import running_spark
 
     location = archive_at(settings.tables_url)

@@ -12,9 +12,8 @@ from pyspark.sql import functions as f
 from packhorse.blobs.open import open_blobs
 from packhorse.bookkeeping.positions import LoadedSnapshot
 from packhorse.snapshots.snapshot import left_out
-from packhorse_services.pipeline.audit.archive_end import ArchiveEnd
-from packhorse_services.pipeline.audit.joining import SubscriberStart, joining
-from packhorse_services.pipeline.audit.subscriber_state import Situation
+from packhorse_services.pipeline.audit.archived import ArchiveEnd
+from packhorse_services.pipeline.audit.subscriber_state import Situation, SubscriberStart, joining
 from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.bases import AddedSubscription

@@ -29,10 +29,9 @@ from packhorse_services.pipeline.audit.comparison import (
     removals_of,
 )
 from packhorse_services.pipeline.audit.expected import Expectations, Expected
-from packhorse_services.pipeline.audit.joining import notes_of
 from packhorse_services.pipeline.audit.outcome import UNDECIDED, Audited, Finding
 from packhorse_services.pipeline.audit.repository import Repository, range_starts
-from packhorse_services.pipeline.audit.subscriber_state import Situation, read_situation
+from packhorse_services.pipeline.audit.subscriber_state import Situation, notes_of, read_situation
 from packhorse_services.pipeline.engine.databases import export_snapshot, reading
 from packhorse_services.pipeline.engine.exit_codes import as_typed
 from packhorse_services.pipeline.engine.kept import kept

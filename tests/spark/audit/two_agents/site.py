@@ -10,7 +10,7 @@ from packhorse.db.connect import connect
 from packhorse.packages.apply import apply
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.wire.package_codec import decode_package
-from packhorse_services.pipeline.audit.archive_end import ArchiveEnd
+from packhorse_services.pipeline.audit.archived import ArchiveEnd
 from packhorse_services.pipeline.audit.expected import Expectations
 from packhorse_services.pipeline.audit.outcome import Audited
 from packhorse_services.pipeline.audit.task import Audit
