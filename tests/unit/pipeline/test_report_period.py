@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from packhorse_services.pipeline.__main__ import main
-from packhorse_services.pipeline.reports.period import WrongPeriod, period
+from packhorse_services.pipeline.reports.query import WrongPeriod, period
 
 NOW = datetime(2026, 11, 21, 10, 30, tzinfo=UTC)
 

@@ -13,7 +13,7 @@ from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.serve import configured, run_service
 from packhorse_services.pipeline.errors import SchemaChanged
 from packhorse_services.pipeline.reports import routes
-from packhorse_services.pipeline.reports.source import ReportTables
+from packhorse_services.pipeline.reports.reading import ReportTables
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.storage.location import Location
 

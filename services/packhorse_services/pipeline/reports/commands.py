@@ -15,11 +15,15 @@ from packhorse.runtime.configuration import loaded
 from packhorse.runtime.whole_file import whole_file
 from packhorse_services.pipeline.errors import NotThere, TaskRefused
 from packhorse_services.pipeline.reports import document, reading
-from packhorse_services.pipeline.reports.period import WrongPeriod, period
-from packhorse_services.pipeline.reports.query import ReportSelection
-from packhorse_services.pipeline.reports.reading import MOST_ROWS, ReportPage, ReportQuery
+from packhorse_services.pipeline.reports.query import ReportSelection, WrongPeriod, period
+from packhorse_services.pipeline.reports.reading import (
+    MOST_ROWS,
+    ReportPage,
+    ReportQuery,
+    ReportTables,
+    TableVersion,
+)
 from packhorse_services.pipeline.reports.schemas import REPORTS
-from packhorse_services.pipeline.reports.source import ReportTables, TableVersion
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.storage.archive_location import archive_at
 from packhorse_services.pipeline.storage.queries import RELATION, literal

@@ -6,10 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from packhorse_services.pipeline.reports import plots, reading
-from packhorse_services.pipeline.reports.period import text
-from packhorse_services.pipeline.reports.query import ReportSelection
+from packhorse_services.pipeline.reports.query import ReportSelection, time_text
+from packhorse_services.pipeline.reports.reading import ReportTables, Row
 from packhorse_services.pipeline.reports.schemas import REPORTS
-from packhorse_services.pipeline.reports.source import ReportTables, Row
 from packhorse_services.pipeline.reports.summary import (
     MOST_LINES,
     MOST_ROWS,
@@ -60,7 +59,7 @@ def tag(versions: Versions, selection: ReportSelection) -> str:
 def render(versions: Versions, selection: ReportSelection) -> str:
     """Return the document. Raises `TablesAway`."""
     summary = summarise(versions, selection)
-    title = f"Delivery from {text(selection.begin)} to {text(selection.end)}"
+    title = f"Delivery from {time_text(selection.begin)} to {time_text(selection.end)}"
     chosen = [f"subscriber {selection.subscriber}"] if selection.subscriber is not None else []
     chosen += [f"publisher agent {agent}" for agent in selection.agents or ()]
     return "\n".join(
@@ -137,7 +136,7 @@ def _minutes(value: int | None) -> str:
 
 
 def _hour(value: datetime) -> str:
-    return f"<td>{text(value)}</td>"
+    return f"<td>{time_text(value)}</td>"
 
 
 _LATENCY: Columns = [

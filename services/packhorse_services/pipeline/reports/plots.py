@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from packhorse_services.pipeline.reports.source import Row
+from packhorse_services.pipeline.reports.reading import Row
 
 _ONE_AT_A_TIME = threading.Lock()
 """Matplotlib's settings are the process's."""

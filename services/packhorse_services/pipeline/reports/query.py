@@ -1,15 +1,64 @@
-"""Queries of reports: which rows, in which order, from where on."""
+"""What a report is asked for: which hours, which rows of them, in which order, from where on."""
 
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from packhorse.errors import Permanent
+from packhorse.runtime.moments import moment_of
 from packhorse.runtime.paging import foreign_cursor, read_cursor, write_cursor
 from packhorse_services.pipeline.reports.schemas import ReportKind
 from packhorse_services.pipeline.storage.queries import RELATION, Value, literal, one_of
+
+DAYS = 92
+"""The most that one report is about."""
+
+_HOUR = timedelta(hours=1)
+_DAY = timedelta(days=1)
+
+
+class WrongPeriod(Permanent):
+    """There are no such hours to report: `name` is which end of them is wrong, `why` says more."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name}: {why}")
+        self.name, self.why = name, why
+
+
+def period(begin: str | None, end: str | None, now: datetime) -> tuple[datetime, datetime]:
+    """Return the whole hours that overlap [begin, end); the last 24 of them by default.
+
+    Raises `WrongPeriod` for what is no moment, for no time between, and for too much.
+    """
+    last = _whole(_time("to", end), up=True) if end is not None else _whole(now, up=True)
+    first = _whole(_time("from", begin), up=False) if begin is not None else last - _DAY
+    if first >= last:
+        raise WrongPeriod("from", f"{time_text(first)} is not before {time_text(last)}")
+    if last - first > timedelta(days=DAYS):
+        days = (last - first).days
+        raise WrongPeriod("from", f"ask for {DAYS} days at most; this is {days}")
+    return first, last
+
+
+def time_text(time: datetime) -> str:
+    """Return a time as RFC 3339 in UTC, without fractions of a second."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _time(name: str, given: str) -> datetime:
+    try:
+        return moment_of(given)
+    except ValueError as error:
+        raise WrongPeriod(name, str(error)) from None
+
+
+def _whole(time: datetime, *, up: bool) -> datetime:
+    start = time.replace(minute=0, second=0, microsecond=0)
+    return start + _HOUR if up and start != time else start
+
 
 _MOST_TEXT = 1000
 """Characters of a text that are shown: texts come from whoever wrote to the journal."""

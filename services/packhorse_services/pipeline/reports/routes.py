@@ -12,9 +12,15 @@ from packhorse.runtime.entity_tags import KnownTags, kept
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.pipeline.reports import document, reading
-from packhorse_services.pipeline.reports.period import WrongPeriod, period, text
-from packhorse_services.pipeline.reports.query import ReportSelection, read_key, write_key
-from packhorse_services.pipeline.reports.reading import MOST_ROWS, Form, ReportQuery
+from packhorse_services.pipeline.reports.query import (
+    ReportSelection,
+    WrongPeriod,
+    period,
+    read_key,
+    time_text,
+    write_key,
+)
+from packhorse_services.pipeline.reports.reading import MOST_ROWS, Form, ReportQuery, ReportTables
 from packhorse_services.pipeline.reports.schemas import (
     DELIVERY,
     FAILURES,
@@ -26,7 +32,6 @@ from packhorse_services.pipeline.reports.schemas import (
     ReportKind,
     SlowestReport,
 )
-from packhorse_services.pipeline.reports.source import ReportTables
 
 router = APIRouter(route_class=StrictRoute, prefix="/reports", tags=["reports"])
 
@@ -212,7 +217,7 @@ def _following(request: Request, requested: ReportQuery, page: reading.ReportPag
     given = {
         k: v for k, v in request.query_params.items() if k in ("subscriber", "publisher_agent")
     }
-    hours = {"from": text(requested.selection.begin), "to": text(requested.selection.end)}
+    hours = {"from": time_text(requested.selection.begin), "to": time_text(requested.selection.end)}
     place = {
         "limit": requested.limit,
         "cursor": write_key(page.last_key),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from packhorse_services.pipeline.reports import query
 from packhorse_services.pipeline.reports.query import ReportSelection
+from packhorse_services.pipeline.reports.reading import Row, TableVersion
 from packhorse_services.pipeline.reports.schemas import (
     DELIVERY,
     FAILURES,
@@ -12,7 +13,6 @@ from packhorse_services.pipeline.reports.schemas import (
     SLOWEST,
     ReportKind,
 )
-from packhorse_services.pipeline.reports.source import Row, TableVersion
 from packhorse_services.pipeline.storage.queries import one_of
 
 Versions = Mapping[str, TableVersion | None]
