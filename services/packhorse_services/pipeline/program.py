@@ -18,7 +18,7 @@ _COMMANDS = {
     "jars": "engine.shared_classes.jars",
     "archive": "archive.command.archive",
     "bulk": "bulk.command.bulk",
-    "measures": "measures.command.measures",
+    "measures": "measures.task.measures",
     "upkeep": "upkeep.command.upkeep",
     "serve": "reports.app.serve",
     "report": "reports.commands.report",

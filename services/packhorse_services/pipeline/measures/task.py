@@ -1,23 +1,50 @@
-"""The task `measures`: read what is new, make the hours that it touches anew, write them."""
+"""`packhorse-pipeline measures`: the hours that something new touches are made anew."""
 
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from typing import Annotated
 
+import typer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from packhorse.runtime.configuration import loaded
 from packhorse_services.pipeline.engine.kept import kept
+from packhorse_services.pipeline.engine.session import running_spark
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.measures import announced, changes, hourly, outcomes
 from packhorse_services.pipeline.measures.changes import Sources
 from packhorse_services.pipeline.measures.times import HOUR_MS, is_from
 from packhorse_services.pipeline.measures.writing import MeasuresTables
+from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.archive_location import archive_at
 from packhorse_services.pipeline.storage.delta import stored
 from packhorse_services.pipeline.storage.location import Location
 
 logger = logging.getLogger(__name__)
+
+
+def measures(
+    all_hours: Annotated[
+        bool,
+        typer.Option("--all", help="Make all hours anew that the archive still holds whole."),
+    ] = False,
+) -> None:
+    """Bring the hourly measures up to what the archive holds."""
+    settings = loaded(Settings)
+    location = archive_at(settings.tables_url)
+    with running_spark(settings, location, "measures") as spark:
+        typer.echo(_said(measure(spark, location, all_hours=all_hours)))
+
+
+def _said(since_ms: int | None) -> str:
+    if since_ms is None:
+        return "the measures are up to date; nothing is new in the archive"
+    since = datetime.fromtimestamp(since_ms / 1000, UTC)
+    return f"measures made anew for all hours from {since:%Y-%m-%d %H:00} UTC"
 
 
 def measure(spark: SparkSession, location: Location, *, all_hours: bool = False) -> int | None:
