@@ -19,7 +19,7 @@ from packhorse_services.pipeline.storage import schemas, tables
 from packhorse_services.pipeline.storage.delta import prepare, stored
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.table_files import files_of
-from packhorse_services.pipeline.upkeep import bodies, expiry
+from packhorse_services.pipeline.upkeep import expiry
 from packhorse_services.pipeline.upkeep.task import keep_up, plan
 from tests.harness.measures import contents
 from tests.harness.silver_rows import HOUR, START, announcement, append, package, status
@@ -143,9 +143,9 @@ def test_upkeep_that_is_killed_comes_to_the_same(
     assert (expected["offsets"], len(expected["bodies"])) == ([2, 2], 1)
     if by == "killed":
         command = ("upkeep", "--retention-days", "8", "--even-without-snapshot")
-        killed_task(location, "upkeep.bodies:delete@before1", *command)
+        killed_task(location, "upkeep.expiry:delete_bodies@before1", *command)
     else:
-        with broken_off(bodies, "delete"):
+        with broken_off(expiry, "delete_bodies"):
             keep(spark, location)
     torn = kept(spark, location)
     assert (torn["offsets"], len(torn["bodies"])) == ([2, 2], 3)
@@ -166,7 +166,9 @@ def test_a_build_that_deletes_bodies_before_rows_is_caught(
         young = spark.createDataFrame([], schemas.PACKAGES)
         url = location.blobs_url(tables.BODIES)
         eight_days_ago = (datetime.now(UTC) - timedelta(days=8)).timestamp() * 1000
-        bodies.delete(bodies.expired(bodies.listed(spark, url), young, int(eight_days_ago)), url)
+        expiry.delete_bodies(
+            expiry.expired_bodies(expiry.listed_bodies(spark, url), young, int(eight_days_ago)), url
+        )
         raise Killed
 
     monkeypatch.setattr(expiry, "expire", bodies_first)

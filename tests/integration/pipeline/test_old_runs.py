@@ -8,7 +8,7 @@ import pytest
 from packhorse_services.pipeline.storage import arrow_files, schemas
 from packhorse_services.pipeline.storage.delta import opened, prepare
 from packhorse_services.pipeline.storage.location import Location
-from packhorse_services.pipeline.upkeep import runs
+from packhorse_services.pipeline.upkeep.task import forget_runs
 from tests.harness.s3 import S3Server
 
 DAY = date(2026, 1, 1)
@@ -24,11 +24,11 @@ def test_what_old_runs_have_left_goes_and_nothing_else(
         server: S3Server = request.getfixturevalue("s3")
         url = server.url("runs")
     location = Location.parse(url or str(tmp_path))
-    assert runs.forget(location, DAY) == 0
+    assert forget_runs(location, DAY) == 0
     for folder in (OLD, YOUNG, "audit/mine", "marks/mark-1-00000000"):
         prepare(location, {f"{folder}/t": schemas.GAPS})
-    assert runs.forget(location, DAY) == 2
-    assert runs.forget(location, DAY) == 0
+    assert forget_runs(location, DAY) == 2
+    assert forget_runs(location, DAY) == 0
     assert opened(location, f"{OLD}/t") is None
     assert opened(location, f"{YOUNG}/t") is not None
     assert sorted(arrow_files.names(location, "audit")) == sorted(["mine", YOUNG[6:]])

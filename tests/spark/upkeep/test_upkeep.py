@@ -22,7 +22,7 @@ from packhorse_services.pipeline.storage import compaction, delta, schemas, tabl
 from packhorse_services.pipeline.storage.delta import load, prepare
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.table_files import files_of
-from packhorse_services.pipeline.upkeep import bodies, expiry
+from packhorse_services.pipeline.upkeep import expiry
 from packhorse_services.pipeline.upkeep.expiry import Needed, covered, needed
 from packhorse_services.pipeline.upkeep.task import expected, keep_up, plan
 from tests.harness.silver_rows import HOUR, START, append, package, status
@@ -63,7 +63,7 @@ def test_what_no_snapshot_for_everybody_holds_is_needed(
 
 
 def test_bodies_go_when_no_package_refers_to_them_and_they_are_old(spark: SparkSession) -> None:
-    found = bodies.expired(
+    found = expiry.expired_bodies(
         spark.createDataFrame([("a", 1), ("b", 1), ("c", 9)], "key string, modified_ms long"),
         spark.createDataFrame([package(1, 0, body_reference="a"), package(2, 0)], schemas.PACKAGES),
         5,

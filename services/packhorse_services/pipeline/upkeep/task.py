@@ -1,5 +1,6 @@
 """The task `upkeep`."""
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -10,11 +11,11 @@ from pyspark.sql import functions as f
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.storage import compaction, delta, schemas, tables
+from packhorse_services.pipeline.storage import arrow_files, compaction, delta, schemas, tables
 from packhorse_services.pipeline.storage.delta import SILVER, is_decoded, load, opened, stored
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.table_files import files_of
-from packhorse_services.pipeline.upkeep import bodies, expiry, runs
+from packhorse_services.pipeline.upkeep import expiry
 from packhorse_services.pipeline.upkeep.expiry import (
     Needed,
     covered,
@@ -95,7 +96,7 @@ def expected(spark: SparkSession, location: Location, planned: RetentionPlan) ->
                 found[table] = expiry.expired_statuses(said, before).count()
         packages = load(spark, location, tables.PACKAGES)
         there = packages.where(f"day >= DATE '{planned.archive_from}'")
-        found["audits and marks"] = len(runs.old(location, planned.archive_from))
+        found["audits and marks"] = len(old_runs(location, planned.archive_from))
         found[tables.BODIES] = _expired_bodies(spark, location, there, planned).count()
     return found
 
@@ -117,7 +118,7 @@ def keep_up(
         report(f"the archive begins at {planned.archive_from}")
         packages = load(spark, location, tables.PACKAGES)
         gone = _expired_bodies(spark, location, packages, planned)
-        bodies.delete(gone, location.blobs_url(tables.BODIES))
+        expiry.delete_bodies(gone, location.blobs_url(tables.BODIES))
         report("bodies of packages that are gone are deleted")
         for table in _there(location, (*ARCHIVE, *MEASURES)):
             fewer = compaction.compact(spark, location, table, planned.today)
@@ -126,7 +127,7 @@ def keep_up(
         expiry.merge(spark, location, tables.GAPS, schemas.GAPS)
         for table in (*_UNPARTITIONED, tables.GAPS):
             expiry.vacuum(location, table)
-        count = runs.forget(location, planned.archive_from)
+        count = forget_runs(location, planned.archive_from)
         report(f"what {count} audits and marks have left is deleted")
 
 
@@ -147,8 +148,8 @@ def _expired_bodies(
     """Return the bodies that nobody needs, a fold that still reads expired rows included."""
     midnight = datetime.combine(planned.archive_from, datetime.min.time(), UTC)
     midnight -= timedelta(hours=expiry.VACUUM_HOURS)
-    found = bodies.listed(spark, location.blobs_url(tables.BODIES))
-    return bodies.expired(found, packages, int(midnight.timestamp() * 1000))
+    found = expiry.listed_bodies(spark, location.blobs_url(tables.BODIES))
+    return expiry.expired_bodies(found, packages, int(midnight.timestamp() * 1000))
 
 
 def first_unread(location: Location) -> date | None:
@@ -160,3 +161,26 @@ def first_unread(location: Location) -> date | None:
     if bronze is None or is_decoded(location):
         return None
     return min((one.day for one in files_of(bronze)), default=None)
+
+
+_ID = re.compile(r"(?:audit|mark)-([0-9]{1,16})-[0-9a-f]{8}")
+"""The id of an audit or a mark, with the millisecond in which it began."""
+
+
+def old_runs(location: Location, before: date) -> list[str]:
+    """Return the folders of audits and marks that began before a day."""
+    midnight_ms = int(datetime.combine(before, datetime.min.time(), UTC).timestamp() * 1000)
+    found = (
+        (f"{folder}/{name}", _ID.fullmatch(name))
+        for folder in (tables.AUDITS, tables.MARKS)
+        for name in arrow_files.names(location, folder)
+    )
+    return [folder for folder, begun in found if begun and int(begun[1]) < midnight_ms]
+
+
+def forget_runs(location: Location, before: date) -> int:
+    """Delete these folders; returns how many there were."""
+    there = old_runs(location, before)
+    for folder in there:
+        arrow_files.filesystem(location).delete_dir(arrow_files.path(location, folder))
+    return len(there)
