@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from packhorse.client.addresses import read_token
-from packhorse_services.pipeline.worker.command import TASKS
+from packhorse_services.pipeline.worker import TASKS
 from tests.harness.composed import ComposedStack, composed_secrets, prepared_postgres
 from tests.harness.deployment import compose, is_ours
 from tests.harness.kafka.broker import RunningKafka

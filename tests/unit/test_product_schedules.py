@@ -18,7 +18,7 @@ from packhorse.messaging.open import open_journal
 from packhorse.runtime.auth import Authenticator
 from packhorse.topology.configuration import TopologyConfiguration
 from packhorse.topology.own_cluster import InstanceProperties, join
-from packhorse_services.pipeline.worker import command as pipeline
+from packhorse_services.pipeline import worker as pipeline
 from packhorse_services.publisher.app import Backends, publisher
 from packhorse_services.publisher.settings import Settings
 from tests.harness.openapi import NOWHERE, SERVICES
@@ -26,7 +26,7 @@ from tests.harness.openapi import NOWHERE, SERVICES
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "operations" / "jobs.md"
 MADE_IN = {
-    *("cleanup/runner.py", "jobs/housekeeping.py", "pipeline/worker/command.py"),
+    *("cleanup/runner.py", "jobs/housekeeping.py", "pipeline/worker.py"),
     "publisher/assembly/maintenance.py",
 }
 """Modules with schedules of the product; each is declared by one of the services below."""

@@ -28,7 +28,7 @@ _COMMANDS = {
     "sweep": "sweep.commands.sweep_command",
     "snapshot": "snapshot.command.snapshot",
     "at": "at.command.at",
-    "worker": "worker.command.worker",
+    "worker": "worker.worker",
     "run": "program.run",
 }
 """What runs each of them."""

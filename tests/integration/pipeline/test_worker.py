@@ -16,8 +16,7 @@ import pytest
 
 from packhorse.jobs.jobs import Jobs
 from packhorse.runtime.lifecycle import Lifecycle
-from packhorse_services.pipeline.worker import command
-from packhorse_services.pipeline.worker.command import TASKS, Task, host_of
+from packhorse_services.pipeline.worker import TASKS, Task, host_of
 from tests.harness.processes import Process, first_lines
 from tests.harness.waiting import eventually
 
@@ -108,7 +107,7 @@ def test_what_a_task_leaves_behind_does_not_keep_its_place(
     database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that its own one has started may hold its output open after that has ended."""
-    monkeypatch.setattr(command, "_GRACE_S", 1.0)
+    monkeypatch.setattr("packhorse_services.pipeline.worker._GRACE_S", 1.0)
     left = tmp_path / "left"
     leaves = (
         "import pathlib, subprocess\n"

@@ -1,4 +1,4 @@
-"""`packhorse-pipeline worker`."""
+"""`packhorse-pipeline worker`: tasks as jobs, at times that an operator sees and may change."""
 
 import subprocess
 import sys

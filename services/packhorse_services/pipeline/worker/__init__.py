@@ -1,1 +1,0 @@
-"""Tasks of the pipeline as jobs, at times that an operator sees and may change."""
