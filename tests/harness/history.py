@@ -24,13 +24,13 @@ from packhorse.packages.scope import type_of
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
 from packhorse.wire.package_codec import encode_package
 from packhorse_services.pipeline.archive.reading import as_batch
-from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.history.content import ContentHistory as Past
 from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import fold as product_fold
 from packhorse_services.pipeline.history.packages import Packages, package_files
 from packhorse_services.pipeline.history.read import bronze_version
+from packhorse_services.pipeline.pieces import kept
 from packhorse_services.pipeline.storage import schemas, tables
 from packhorse_services.pipeline.storage.delta import prepare
 from packhorse_services.pipeline.storage.location import Location

@@ -1,11 +1,14 @@
-"""Work that a session's tasks share: pieces of it to tasks, and the rows they yield to Arrow."""
+"""What tasks share: pieces of work, the rows they yield to Arrow, frames read several times."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 from pyspark.sql.types import StructType
 
 _TASKS_OF_A_CORE = 2
@@ -80,3 +83,27 @@ def _batch(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
     columns = zip(zip(*rows, strict=True), schema, strict=True)
     arrays = [pa.array(column, one.type) for column, one in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+@contextmanager
+def kept(frame: DataFrame) -> Iterator[DataFrame]:
+    """Keep a frame that is read several times on the workers' disks while the block lasts.
+
+    What is made of it is planned from here on: a frame that is merely persisted has the plans of
+    all that it came from, and Spark analyses those again with each step behind it. A lost worker's
+    part is computed again, unlike that of a checkpoint.
+    """
+    rows = _without_its_plan(frame).persist(StorageLevel.DISK_ONLY)
+    try:
+        yield rows
+    finally:
+        rows.unpersist()
+
+
+def _without_its_plan(frame: DataFrame) -> DataFrame:
+    """Return a frame of the same rows whose plan begins with them, as `foreachBatch` is given."""
+    session, planned = frame.sparkSession, cast(ClassicFrame, frame)._jdf
+    rows = planned.queryExecution().toRdd()
+    return ClassicFrame(
+        session._jsparkSession.internalCreateDataFrame(rows, planned.schema(), False), session
+    )

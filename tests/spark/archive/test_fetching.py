@@ -10,12 +10,12 @@ from pyspark.sql import SparkSession
 from packhorse.blobs.open import open_blobs
 from packhorse.content.rows import node_of
 from packhorse.snapshots.snapshot import new_id
-from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.history import onto_base
 from packhorse_services.pipeline.history.content import ContentHistory, content_from
 from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import fold, hash_of
+from packhorse_services.pipeline.pieces import kept
 from packhorse_services.pipeline.storage import schemas
 from tests.harness.feed import page
 from tests.harness.history import History, content_of, packages_of

@@ -18,13 +18,13 @@ from packhorse.content.rows import node_of
 from packhorse.snapshots.snapshot import new_id
 from packhorse.wire.messages import Action
 from packhorse.wire.package_codec import AGENT_HEADER, decode_package
-from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history import fold as fold_module
 from packhorse_services.pipeline.history.content import ContentHistory, content_from
 from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import fold
+from packhorse_services.pipeline.pieces import kept
 from packhorse_services.pipeline.storage import schemas
 from tests.harness.feed import page
 from tests.harness.history import History, below, content_of, folded, imported, packages_of

@@ -23,11 +23,11 @@ from packhorse.jobs.content_changes.watches import list_watches
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.snapshots.store import all_of
 from packhorse_services.pipeline.engine.databases import author_away, first_line, unusable
-from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.errors import NotThere, TaskFailed, TaskRefused
 from packhorse_services.pipeline.history.content import Choice, content_at
 from packhorse_services.pipeline.history.target import HistoryTarget, target
+from packhorse_services.pipeline.pieces import kept
 from packhorse_services.pipeline.storage.location import Location
 
 

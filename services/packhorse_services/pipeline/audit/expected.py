@@ -14,7 +14,6 @@ from packhorse.bookkeeping.positions import LoadedSnapshot
 from packhorse.snapshots.snapshot import left_out
 from packhorse_services.pipeline.audit.archived import ArchiveEnd
 from packhorse_services.pipeline.audit.subscriber_state import Situation, SubscriberStart, joining
-from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.bases import AddedSubscription
 from packhorse_services.pipeline.history.beginning import BaseRules, Beginning, beginning
@@ -30,6 +29,7 @@ from packhorse_services.pipeline.history.read import (
     removed_by,
 )
 from packhorse_services.pipeline.history.target import HistoryTarget
+from packhorse_services.pipeline.pieces import kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,6 @@ from packhorse_services.pipeline.audit.repository import Repository, range_start
 from packhorse_services.pipeline.audit.subscriber_state import Situation, notes_of, read_situation
 from packhorse_services.pipeline.engine.databases import export_snapshot, reading
 from packhorse_services.pipeline.engine.exit_codes import as_typed
-from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.history.content import ContentHistory
 from packhorse_services.pipeline.history.decoding import CLEAR
@@ -42,6 +41,7 @@ from packhorse_services.pipeline.history.events import package_events
 from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import MERE_FOLDER, fold
 from packhorse_services.pipeline.history.onto_base import by_path
+from packhorse_services.pipeline.pieces import kept
 from packhorse_services.pipeline.storage import columns as c
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.delta import commit, prepare, stored

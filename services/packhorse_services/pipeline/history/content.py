@@ -16,7 +16,6 @@ from packhorse.blobs.open import open_blobs
 from packhorse.content.node import ROOT, is_within
 from packhorse.content.rows import parse_binaries
 from packhorse.snapshots.snapshot import left_out
-from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.beginning import BaseRules, Beginning, beginning
 from packhorse_services.pipeline.history.events import package_events
@@ -38,6 +37,7 @@ from packhorse_services.pipeline.history.read import (
     removed_by,
 )
 from packhorse_services.pipeline.history.target import HistoryTarget
+from packhorse_services.pipeline.pieces import kept
 from packhorse_services.pipeline.storage.location import Location
 
 PARTITION_CHARACTERS = 32 * 1024**2

@@ -20,10 +20,9 @@ from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.content.node import ancestors_of
 from packhorse.snapshots.snapshot import ContentSnapshot, Part
-from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.history.fold import WON, clears_of, decided, writes_of
 from packhorse_services.pipeline.history.node_lists import listed, made_rows
-from packhorse_services.pipeline.pieces import cores, scattered
+from packhorse_services.pipeline.pieces import cores, kept, scattered
 
 Wanted = Callable[[pa.Array], pa.Array]
 """Which of some paths are wanted, as a mask."""

@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from packhorse.runtime.configuration import loaded
-from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.engine.session import running_spark
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.measures import announced, changes, hourly, outcomes
 from packhorse_services.pipeline.measures.changes import Sources
 from packhorse_services.pipeline.measures.times import HOUR_MS, is_from
 from packhorse_services.pipeline.measures.writing import MeasuresTables
+from packhorse_services.pipeline.pieces import kept
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.archive_location import archive_at

@@ -28,7 +28,6 @@ from packhorse.snapshots.snapshot import (
     Part,
     part_key,
 )
-from packhorse_services.pipeline.engine.kept import kept
 from packhorse_services.pipeline.errors import TaskFailed
 from packhorse_services.pipeline.history.content import ContentHistory
 from packhorse_services.pipeline.history.node_lists import (
@@ -37,7 +36,7 @@ from packhorse_services.pipeline.history.node_lists import (
     measured,
 )
 from packhorse_services.pipeline.history.onto_base import BaseNodes
-from packhorse_services.pipeline.pieces import cores, scattered
+from packhorse_services.pipeline.pieces import cores, kept, scattered
 from packhorse_services.pipeline.snapshot.changes import (
     UNCHANGED,
     PartDifference,
