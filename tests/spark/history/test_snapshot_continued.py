@@ -21,7 +21,7 @@ from packhorse_services.pipeline.errors import TaskFailed
 from packhorse_services.pipeline.history import onto_base
 from packhorse_services.pipeline.history.node_lists import listed, store_list
 from packhorse_services.pipeline.history.onto_base import BaseNodes
-from packhorse_services.pipeline.snapshot import changes, task
+from packhorse_services.pipeline.snapshot import parts, task
 from packhorse_services.pipeline.snapshot.task import remove_leftovers
 from tests.harness.feed import page
 from tests.spark.history.archived_site import Site
@@ -177,7 +177,7 @@ def test_what_has_changed_lies_beside_a_part_until_it_is_much_or_old(
     since = {part.changes.since_ms for one in made for part in one.parts if part.changes}
     assert len(since) == 1, "of the first of these changes"
     for number, days in enumerate((1, 1, 0)):
-        monkeypatch.setattr(changes, "_DAYS", days)
+        monkeypatch.setattr(parts, "_DAYS", days)
         site.history.add(page("/s/01", number))
         site.archive()
         last = site.make(part_characters=100_000).snapshot

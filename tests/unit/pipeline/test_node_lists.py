@@ -31,14 +31,14 @@ from packhorse_services.pipeline.history.node_lists import (
     measured,
     store_list,
 )
-from packhorse_services.pipeline.snapshot.changes import (
+from packhorse_services.pipeline.snapshot.continuing import slots
+from packhorse_services.pipeline.snapshot.parts import (
     PartDifference,
     fits_beside,
+    runs,
     stays,
     with_changes,
 )
-from packhorse_services.pipeline.snapshot.continuing import slots
-from packhorse_services.pipeline.snapshot.writing import runs
 from packhorse_services.pipeline.sweep.scans import PARTS, StoredBodies
 from packhorse_services.pipeline.sweep.work import FindingKind, Found
 from tests.harness.feed import page

@@ -37,15 +37,19 @@ from packhorse_services.pipeline.history.node_lists import (
 )
 from packhorse_services.pipeline.history.onto_base import BaseNodes
 from packhorse_services.pipeline.pieces import cores, kept, scattered
-from packhorse_services.pipeline.snapshot.changes import (
+from packhorse_services.pipeline.snapshot.parts import (
     UNCHANGED,
     PartDifference,
+    as_row,
     fits_beside,
+    fitting,
+    parts_of,
     renewed,
+    runs,
     stays,
+    stored,
     with_changes,
 )
-from packhorse_services.pipeline.snapshot.writing import as_row, fitting, parts_of, runs, stored
 
 _MOST_PIECES = 8
 """Into so many a task cuts a part at most: it has sorted what is new in all of them."""

@@ -36,8 +36,8 @@ from packhorse_services.pipeline.history.content import (
 from packhorse_services.pipeline.history.numbers import numbers_of
 from packhorse_services.pipeline.history.target import HistoryTarget, target
 from packhorse_services.pipeline.snapshot.continuing import ContinuedSnapshot
+from packhorse_services.pipeline.snapshot.parts import PART_CHARACTERS, write_parts
 from packhorse_services.pipeline.snapshot.reported_state import heard, require_heard_of
-from packhorse_services.pipeline.snapshot.writing import PART_CHARACTERS, write_parts
 from packhorse_services.pipeline.storage.location import Location
 
 LEFTOVER_MS = 24 * 3600 * 1000
