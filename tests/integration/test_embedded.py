@@ -251,7 +251,7 @@ def test_a_first_start_that_was_cut_short_begins_anew() -> None:
 
 def test_the_next_run_has_the_same_port(running: EmbeddedPostgres) -> None:
     running.stop()
-    ports._given.clear()  # it is another process
+    ports._given.remove(running.port)  # it is another process
     again = EmbeddedPostgres(running.home)
     again.start()
     assert again.port == running.port, "programs that joined the stack know its URL"

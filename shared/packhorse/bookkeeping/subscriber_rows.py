@@ -131,18 +131,23 @@ def forgotten(connection: Connection, agent: str) -> dict[str, int]:
     )
 
 
-def remove_silent(connection: Connection, older_than_s: float, limit: int) -> int:
-    """Remove up to `limit` subscribers that were silent for that long; returns how many.
+def remove_silent(
+    connection: Connection, agent: str, older_than_s: float, abandoned_s: float, limit: int
+) -> int:
+    """Remove up to `limit` subscribers of an agent that were silent for that long.
 
-    Those of every agent: an agent whose publisher is gone for good has nobody else who would.
+    Returns how many. Also other agents', after `abandoned_s`, which is longer: for an agent whose
+    publisher is gone for good nobody else does it, and while it is away nobody hears of them.
     """
     return connection.execute(
         """
         DELETE FROM bookkeeping.known_subscriber WHERE ctid = ANY(ARRAY(
             SELECT ctid FROM bookkeeping.known_subscriber
-            WHERE seen_at < clock_timestamp() - make_interval(secs => %s) LIMIT %s))
+            WHERE seen_at < clock_timestamp() - make_interval(secs => %s)
+                AND (agent = %s OR seen_at < clock_timestamp() - make_interval(secs => %s))
+            LIMIT %s))
         """,
-        (older_than_s, limit),
+        (older_than_s, agent, abandoned_s, limit),
     ).rowcount
 
 

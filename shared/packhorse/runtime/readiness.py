@@ -92,6 +92,7 @@ class Readiness:
             task = self._running.get(name)
             if task is not None and task.done():  # too late for who asked, and old by now
                 task.exception()  # else asyncio says that nobody looked at it
+                self._late.discard(name)
             if task is None or task.done():  # one that still hangs is not started again
                 self._running[name] = asyncio.wrap_future(self._threads.submit(check))
         if checks:

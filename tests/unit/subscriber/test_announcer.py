@@ -89,7 +89,10 @@ def lag_series() -> list[float]:
     ]
 
 
-def test_what_is_not_known_any_more_has_no_series(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("append", ["refused", "unanswered"])
+def test_what_is_not_known_any_more_has_no_series(
+    monkeypatch: pytest.MonkeyPatch, append: str
+) -> None:
     """A lag that froze at 0 would say that all is well for as long as the journal is away."""
     for metric in _LAGS:
         metric.clear()  # other tests of this process have shown theirs
@@ -107,12 +110,22 @@ def test_what_is_not_known_any_more_has_no_series(monkeypatch: pytest.MonkeyPatc
         report.healthy(SubscriptionState.STOPPED, head_time_ms=UNKNOWN_HEAD)
         journal.append(TOPICS.package, Outgoing(b"", {})).result(10)
         eventually(lambda: lag_series() == [1], what="the age of what waits is not known")
-        monkeypatch.setattr(journal, "append", refused)
+        monkeypatch.setattr(journal, "append", refused if append == "refused" else Unanswered)
         eventually(lambda: lag_series() == [], what="nothing is known")
     finally:
         component.stop(60)
 
 
 def refused(*_: object) -> None:
-    """Do what a journal does that is away."""
+    """Do what SQL does that is away."""
     raise JournalUnavailable("it is away")
+
+
+class Unanswered:
+    """What Kafka gives that is away, without the time that it takes."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def result(self, _timeout_s: float) -> None:
+        raise TimeoutError

@@ -25,6 +25,8 @@ _DAY_S = 86_400.0
 _WEEK_S = PACKAGE_RETENTION_MS / 1000
 _CENTURY_S = 100 * 365 * _DAY_S
 _KEEP_COMMANDS_S = _KEEP_RELEASES_S = 30 * _DAY_S
+_AWAY_S = 30 * _DAY_S
+"""An agent whose publishers are away for longer has been retired."""
 _ABANDONED_S = LONGEST_KEPT_DAYS * _DAY_S
 
 _Forget = Callable[[Connection], int]
@@ -70,7 +72,11 @@ class Housekeeping:
             "outcomes_of_other_logs",
             lambda c: outcome_rows.forget_of_other_logs(c, agent, identity, **of_others),
         )
-        yield "subscribers", lambda c: subscriber_rows.remove_silent(c, silence_s, _BATCH)
+        away_s = max(silence_s, _AWAY_S)
+        yield (
+            "subscribers",
+            lambda c: subscriber_rows.remove_silent(c, agent, silence_s, away_s, _BATCH),
+        )
 
     def _repeat(self, forget: _Forget) -> int:
         """Call `forget` until it removes less than a batch; return how many rows it has removed.

@@ -98,7 +98,7 @@ class Announcer(Periodic):
         try:
             self.announce()
             self._measure_lag()
-        except PackhorseError:
+        except (PackhorseError, TimeoutError):
             _forget_lag()
             raise
         if not self._clock.wait(self._ending, _HURRIED_GAP_S):
