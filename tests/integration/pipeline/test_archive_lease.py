@@ -1,15 +1,18 @@
 """The archive's lease: one run on the same tables, and the next as soon as that has ended."""
 
-import time
+import signal
+import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from types import SimpleNamespace
 from typing import NoReturn
 
 import psycopg
 import pytest
+from psycopg import Connection
 from pydantic import SecretStr
 
+from packhorse.runtime.signals import set_by_signals
 from packhorse_services.pipeline.archive import command, lease
 from packhorse_services.pipeline.archive.lease import ArchiveLease, only_run
 from packhorse_services.pipeline.archive.task import Choices
@@ -49,23 +52,46 @@ def test_a_second_run_is_refused_until_the_first_has_ended(
         pass
 
 
-def test_a_second_run_is_refused_before_it_starts_a_jvm(
-    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def settings(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Those of a run that raises `JarsMissing` as soon as it has the lease."""
+
     def would_start(*_: object) -> NoReturn:
         raise JarsMissing("a JVM would start now")
 
     monkeypatch.setattr(session, "running_spark", would_start)  # this process may have one already
-    settings = Settings(
+    return Settings(
         database_url=SecretStr(database_url),
         journal_url=database_url,
         blobs_url=str(tmp_path / "blobs"),
         tables_url=str(tmp_path / "tables"),
     )
+
+
+def test_a_second_run_is_refused_before_it_starts_a_jvm(
+    database_url: str, settings: Settings
+) -> None:
     with only_run(database_url, settings.tables_url), pytest.raises(Overtaken):
         command._run(settings, 1, Choices())
     with pytest.raises(JarsMissing):
         command._run(settings, 1, Choices())
+
+
+def test_a_signal_ends_a_run_in_order_that_waits(
+    database_url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def report(*_: object) -> None:
+        first.close()  # it would get the lease at its next look
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(ArchiveLease, "_report_holder", report)
+    monkeypatch.setattr(lease, "_LOOK_S", 60.0)
+    first = ExitStack()
+    with first, set_by_signals(threading.Event()):  # where nobody hears it, it ends the tests
+        first.enter_context(only_run(database_url, settings.tables_url))
+        said, stopped = command._run(settings, 1, Choices(continuous=True))
+    assert stopped
+    assert said == "ended by a signal before anything was archived"
 
 
 def test_who_has_lost_it_takes_it_anew_unless_another_run_has_it(database_url: str) -> None:
@@ -82,10 +108,15 @@ def test_a_continuous_run_waits_until_the_one_that_has_it_has_ended(
     database_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = psycopg.connect(database_url, autocommit=True)
-    first = ArchiveLease(lambda: session, "/t")
+    first = ArchiveLease(lambda: session, "/t", threading.Event())
     first.take()
-    clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: first.release())
-    monkeypatch.setattr(lease, "time", clock)
+    report = ArchiveLease._report_holder
+
+    def reported(waiting: ArchiveLease, session: Connection) -> None:
+        report(waiting, session)
+        first.release()
+
+    monkeypatch.setattr(ArchiveLease, "_report_holder", reported)
     holder = f"session {session.info.backend_pid}, "
     with only_run(database_url, "/t", wait=True):
         refused(database_url)
@@ -95,7 +126,7 @@ def test_a_continuous_run_waits_until_the_one_that_has_it_has_ended(
 
 def test_a_question_that_fails_gives_no_lease(database_url: str) -> None:
     session = psycopg.connect(database_url, autocommit=True)
-    lease = ArchiveLease(lambda: session, "\0")
+    lease = ArchiveLease(lambda: session, "\0", threading.Event())
     with pytest.raises(psycopg.DataError):
         lease.take()
     assert session.closed, "`keep` would take it for the one that has the lease"
@@ -108,7 +139,7 @@ def refused(url: str) -> None:
 
 def test_postgres_soon_notices_that_the_machine_of_the_holder_is_gone(database_url: str) -> None:
     session = psycopg.connect(database_url, autocommit=True)
-    lease = ArchiveLease(lambda: session, "/t")
+    lease = ArchiveLease(lambda: session, "/t", threading.Event())
     lease.take()
     names = ("tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count")
     found = [session.execute("SELECT current_setting(%s)", (name,)).fetchone() for name in names]

@@ -1,5 +1,6 @@
 """`packhorse-pipeline archive`."""
 
+import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
@@ -60,16 +61,19 @@ def _run(settings: Settings, max_offsets: int, choices: "Choices") -> tuple[str,
     location = Location.parse(settings.tables_url)
     topics = settings.topics
     origin = ArchivedJournal(settings.journal_url, topics, max_offsets)
-    lease = only_run(settings.author_url, location.shown, wait=choices.continuous)
+    stop = threading.Event()
+    lease = only_run(settings.author_url, location.shown, stop, wait=choices.continuous)
     # The lease is taken before a JVM starts, and given back before that JVM has ended.
-    with ExitStack() as leased:
-        keep = leased.enter_context(lease)
-        with running_spark(settings, location, "archive") as spark, leased:
-            run = Archive(spark, location, origin, settings.blobs_url, choices)
-            with set_by_signals(run.stop):
-                run.run(keep)
-    stopped = run.stop.is_set()
-    return said(run.progress.done, location.shown, stopped=stopped), stopped
+    with ExitStack() as session, ExitStack() as leased:
+        with set_by_signals(stop):
+            keep = leased.enter_context(lease)
+            if stop.is_set():
+                return said(Done(), location.shown, stopped=True), True
+            spark = session.enter_context(running_spark(settings, location, "archive"))
+        run = Archive(spark, location, origin, settings.blobs_url, choices, stop=stop)
+        with set_by_signals(stop):  # anew: Spark has taken SIGINT for itself
+            run.run(keep)
+    return said(run.progress.done, location.shown, stopped=stop.is_set()), stop.is_set()
 
 
 def said(done: Done, place: str, *, stopped: bool) -> str:

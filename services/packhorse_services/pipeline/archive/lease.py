@@ -6,6 +6,7 @@ tells a second run so before it has done anything.
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -47,13 +48,15 @@ _ANOTHER = "another run of the archive is at work on {}; wait for it, or end it 
 class ArchiveLease:
     """The lease of the tables at a place, kept by who calls `keep` every now and then."""
 
-    def __init__(self, open_session: Callable[[], Connection], place: str) -> None:
-        self._open, self._place = open_session, place
+    def __init__(
+        self, open_session: Callable[[], Connection], place: str, stop: threading.Event
+    ) -> None:
+        self._open, self._place, self._stop = open_session, place, stop
         self._session: Connection | None = None
         self._asked_at = 0.0
 
     def take(self, *, wait: bool = False) -> None:
-        """Take it, and `wait` until the run that keeps it has ended.
+        """Take it, and `wait` until the run that keeps it has ended, or this one is to stop.
 
         Raises `Overtaken` when another run keeps it and this one is not to wait, and
         `psycopg.Error`.
@@ -77,7 +80,8 @@ class ArchiveLease:
                     raise Overtaken(_ANOTHER.format(self._place))
                 self._report_holder(session)
                 until += _PATIENCE_S
-            time.sleep(_LOOK_S)
+            if self._stop.wait(_LOOK_S):
+                return
 
     def _report_holder(self, session: Connection) -> None:
         by = session.execute(_HOLDER, (self._place,)).fetchone()
@@ -109,17 +113,23 @@ class ArchiveLease:
 
 
 @contextmanager
-def only_run(database_url: str, place: str, *, wait: bool = False) -> Iterator[Callable[[], None]]:
+def only_run(
+    database_url: str, place: str, stop: threading.Event | None = None, *, wait: bool = False
+) -> Iterator[Callable[[], None]]:
     """Be the only run on the tables at `place`, and give what keeps it so; "" asks nobody.
 
-    Raises `Overtaken` unless it is to `wait` for the end of another run, and `TaskRefused` or
-    `TaskFailed` when the database can't be used.
+    When `stop` is set meanwhile, it may not be the only one, and is to do nothing. Raises
+    `Overtaken` unless it is to `wait` for the end of another run, and `TaskRefused` or `TaskFailed`
+    when the database can't be used.
     """
     if not database_url:
         yield lambda: None
         return
     require_url(database_url, AUTHOR_SETTING, AUTHOR)
-    lease = ArchiveLease(lambda: connect(database_url, "packhorse-archive", autocommit=True), place)
+    stop = stop or threading.Event()
+    lease = ArchiveLease(
+        lambda: connect(database_url, "packhorse-archive", autocommit=True), place, stop
+    )
     try:
         try:
             lease.take(wait=wait)
