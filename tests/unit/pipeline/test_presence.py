@@ -14,7 +14,7 @@ from packhorse_services.pipeline.program import program
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.archive_location import archive_at
 from packhorse_services.pipeline.storage.delta import prepare
-from packhorse_services.pipeline.storage.location import Location, unusable
+from packhorse_services.pipeline.storage.location import Location, store_error
 from tests.harness.measures import measure
 
 READING = (
@@ -107,7 +107,9 @@ def test_a_store_that_is_away_may_be_back_when_the_task_runs_again(
     monkeypatch.setattr(Location, "delta_options", lambda _: impatient)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "nothing")
-    with pytest.raises(TaskFailed, match=r"Connection refused.*; run it again$") as failed:
+    with pytest.raises(
+        TaskFailed, match=r"Connection refused.*; run it again, and .* the cred"
+    ) as failed:
         ask()
     assert exit_code(failed.value) == FAILED
     assert str(failed.value).isprintable()
@@ -115,4 +117,14 @@ def test_a_store_that_is_away_may_be_back_when_the_task_runs_again(
 
 def test_a_full_disk_may_have_room_when_the_task_runs_again() -> None:
     said = OSError("Generic LocalFileSystem error: No space left on device (os error 28)")
-    assert isinstance(unusable("x", said), TaskFailed)
+    assert isinstance(store_error("x", said), TaskFailed)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://169.254.169.254/latest/api/token", "http://169.254.170.2/v2/credentials"]
+)
+def test_credentials_that_nobody_gave_are_for_somebody_to_give(url: str) -> None:
+    said = OSError(f"Generic S3 error: Error performing PUT {url} in 181s, after 10 retries")
+    error = store_error("x", said)
+    assert isinstance(error, TablesUnusable)
+    assert "the credentials when it is on S3" in str(error)

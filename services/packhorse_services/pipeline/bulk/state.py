@@ -13,7 +13,7 @@ from deltalake.exceptions import DeltaError
 
 from packhorse_services.pipeline.errors import TaskFailed
 from packhorse_services.pipeline.storage import tables
-from packhorse_services.pipeline.storage.location import Location, unusable
+from packhorse_services.pipeline.storage.location import Location, store_error
 from packhorse_services.pipeline.storage.queries import RELATION, rows
 
 
@@ -69,7 +69,7 @@ _STATE = "the state of bulk distributions can't be used"
 
 
 class BulkState:
-    """The state of one bulk distribution. Every method may raise what `unusable` returns."""
+    """The state of one bulk distribution. Every method may raise what `store_error` returns."""
 
     def __init__(self, location: Location, bulk_id: str) -> None:
         self._parts = location.delta_uri(tables.bulk_parts(bulk_id))
@@ -92,7 +92,7 @@ class BulkState:
             )
         except (DeltaError, OSError) as error:
             if not self._exists(self._parts):
-                raise unusable(_STATE, error) from error
+                raise store_error(_STATE, error) from error
             raise TaskFailed(
                 "another run of the same --id has exported meanwhile, or this one without hearing "
                 "so; run it again to go on with what is stored"
@@ -133,13 +133,13 @@ class BulkState:
                 storage_options=self._options,
             )
         except (DeltaError, OSError) as error:
-            raise unusable(_STATE, error) from error
+            raise store_error(_STATE, error) from error
 
     def _exists(self, uri: str) -> bool:
         try:
             return DeltaTable.is_deltatable(uri, self._options)
         except (DeltaError, OSError) as error:
-            raise unusable(_STATE, error) from error
+            raise store_error(_STATE, error) from error
 
     def _rows(self, columns: list[str]) -> Iterator[dict[str, Any]]:
         """Yield the rows in the order of their parts."""
@@ -148,4 +148,4 @@ class BulkState:
             table = DeltaTable(self._parts, storage_options=self._options)
             yield from rows(table, f"SELECT {chosen} FROM {RELATION} ORDER BY part")  # noqa: S608
         except (DeltaError, OSError) as error:
-            raise unusable(_STATE, error) from error
+            raise store_error(_STATE, error) from error

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from packhorse_services.pipeline.errors import Overtaken, TablesUnusable
 from packhorse_services.pipeline.storage import columns, schemas, tables
-from packhorse_services.pipeline.storage.location import Location, unusable
+from packhorse_services.pipeline.storage.location import Location, store_error
 
 SILVER: Mapping[str, StructType] = {
     tables.QUARANTINE: schemas.QUARANTINE,
@@ -82,12 +82,12 @@ def partitions(schema: StructType) -> list[str]:
 
 
 def prepare(location: Location, wanted: Mapping[str, StructType] = ARCHIVE) -> None:
-    """Make the tables that are not there. Raises `SchemaChanged`, and what `unusable` returns."""
+    """Make tables that are not there. Raises `SchemaChanged`, and what `store_error` returns."""
     for name, schema in wanted.items():
         try:
             _prepare(location, name, schema)
         except (DeltaError, OSError) as error:
-            raise unusable(f"{location.delta_uri(name)} can't hold a table", error) from error
+            raise store_error(f"{location.delta_uri(name)} can't hold a table", error) from error
 
 
 def _prepare(location: Location, name: str, schema: StructType) -> None:

@@ -14,23 +14,24 @@ _ANSWER = "120s"
 
 _PASSES = re.compile(r"after \d+ retries|No space left")
 """In what delta-rs says: S3 is away, which it has asked in vain for a while, or a disk is full."""
+_CREDENTIALS = re.compile(r"/latest/(?:api/token|meta-data)|://169\.254\.")
+"""Where it asks a cloud's machine for credentials, which the environment has not given it."""
 _LINES = re.compile(r"(?:\s|\x1b\[\d+m|↳)+")
 """What stands between the parts of what it says."""
 _MAX_TEXT = 400
 
 
-def unusable(what: str, error: Exception) -> TablesUnusable | TaskFailed:
+def store_error(what: str, error: Exception) -> TablesUnusable | TaskFailed:
     """Return the error, in one line, for what delta-rs can't do: `TaskFailed` where that may pass.
 
     `what` says which tables it can't use.
     """
     said = _LINES.sub(" ", str(error)).strip()
     reported = f"{what}: {said[:_MAX_TEXT]}"
-    if _PASSES.search(said):
-        return TaskFailed(f"{reported}; run it again")
-    return TablesUnusable(
-        f"{reported}; check PACKHORSE_TABLES_URL, and the credentials when it is on S3"
-    )
+    hint = "check PACKHORSE_TABLES_URL, and the credentials when it is on S3"
+    if _PASSES.search(said) and not _CREDENTIALS.search(said):
+        return TaskFailed(f"{reported}; run it again, and if that fails too, {hint}")
+    return TablesUnusable(f"{reported}; {hint}")
 
 
 @dataclass(frozen=True, slots=True)
