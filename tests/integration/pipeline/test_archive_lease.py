@@ -17,7 +17,8 @@ from packhorse_services.pipeline.archive import command, lease
 from packhorse_services.pipeline.archive.lease import ArchiveLease, only_run
 from packhorse_services.pipeline.archive.task import Choices
 from packhorse_services.pipeline.engine import session
-from packhorse_services.pipeline.errors import JarsMissing, Overtaken, TaskRefused
+from packhorse_services.pipeline.engine.exit_codes import FAILED, exit_code
+from packhorse_services.pipeline.errors import JarsMissing, NotYet, TaskRefused
 from packhorse_services.pipeline.settings import Settings
 from tests.harness.borrowing import borrowed
 from tests.harness.postgres import end_sessions
@@ -41,7 +42,7 @@ def test_a_second_run_is_refused_until_the_first_has_ended(
     with only_run(database_url, "s3://a/b") as keep:
         keep()
         with (
-            pytest.raises(Overtaken, match="another run of the archive is at work on s3://a/b"),
+            pytest.raises(NotYet, match="another run of the archive is at work on s3://a/b"),
             only_run(database_url, "s3://a/b"),
         ):
             pass
@@ -71,8 +72,9 @@ def settings(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_second_run_is_refused_before_it_starts_a_jvm(
     database_url: str, settings: Settings
 ) -> None:
-    with only_run(database_url, settings.tables_url), pytest.raises(Overtaken):
+    with only_run(database_url, settings.tables_url), pytest.raises(NotYet) as refused:
         command._run(settings, 1, Choices())
+    assert exit_code(refused.value) == FAILED, "it may be started again as it is"
     with pytest.raises(JarsMissing):
         command._run(settings, 1, Choices())
 
@@ -100,7 +102,7 @@ def test_who_has_lost_it_takes_it_anew_unless_another_run_has_it(database_url: s
         keep()
         refused(database_url)
         end_archives(database_url)
-        with only_run(database_url, "/t"), pytest.raises(Overtaken):
+        with only_run(database_url, "/t"), pytest.raises(NotYet):
             keep()
 
 
@@ -133,7 +135,7 @@ def test_a_question_that_fails_gives_no_lease(database_url: str) -> None:
 
 
 def refused(url: str) -> None:
-    with pytest.raises(Overtaken), only_run(url, "/t"):
+    with pytest.raises(NotYet), only_run(url, "/t"):
         pass
 
 

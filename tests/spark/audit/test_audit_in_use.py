@@ -6,7 +6,7 @@ import pytest
 
 from packhorse.content.node import Node
 from packhorse_services.pipeline.audit.repository import Repository
-from packhorse_services.pipeline.errors import Overtaken
+from packhorse_services.pipeline.errors import NotYet
 from tests.harness.feed import page
 from tests.harness.history import archive
 from tests.spark.audit.audited_site import Site, reported
@@ -56,7 +56,7 @@ def test_who_is_ahead_is_not_compared_while_another_archive_is_at_work(site: Sit
     site.subscriber("ahead")
 
     def elsewhere() -> None:
-        raise Overtaken("another run of the archive is at work")
+        raise NotYet("another run of the archive is at work")
 
     [audited] = site.audit("ahead", archive=elsewhere)
     assert "ahead of the archive" in audited.problem

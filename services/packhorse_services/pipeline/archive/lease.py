@@ -22,7 +22,7 @@ from packhorse_services.pipeline.engine.databases import (
     require_url,
     unusable,
 )
-from packhorse_services.pipeline.errors import Overtaken
+from packhorse_services.pipeline.errors import NotYet
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class ArchiveLease:
     def take(self, *, wait: bool = False) -> None:
         """Take it, and `wait` until the run that keeps it has ended, or this one is to stop.
 
-        Raises `Overtaken` when another run keeps it and this one is not to wait, and
+        Raises `NotYet` when another run keeps it and this one is not to wait, and
         `psycopg.Error`.
         """
         self._session = self._open()
@@ -77,7 +77,7 @@ class ArchiveLease:
         while session.execute(_LOCK, (self._place,)).fetchone() != (True,):
             if time.monotonic() > until:
                 if not wait:
-                    raise Overtaken(_ANOTHER.format(self._place))
+                    raise NotYet(_ANOTHER.format(self._place))
                 self._report_holder(session)
                 until += _PATIENCE_S
             if self._stop.wait(_LOOK_S):
@@ -91,7 +91,7 @@ class ArchiveLease:
     def keep(self) -> None:
         """Tell Postgres that its holder lives; take it anew where the session has ended.
 
-        Raises `Overtaken` when another run has it by now. While the database is away it stays as
+        Raises `NotYet` when another run has it by now. While the database is away it stays as
         it is: nobody else can take it either.
         """
         if time.monotonic() - self._asked_at < _RENEW_S or self._session is None:
@@ -119,7 +119,7 @@ def only_run(
     """Be the only run on the tables at `place`, and give what keeps it so; "" asks nobody.
 
     When `stop` is set meanwhile, it may not be the only one, and is to do nothing. Raises
-    `Overtaken` unless it is to `wait` for the end of another run, and `TaskRefused` or `TaskFailed`
+    `NotYet` unless it is to `wait` for the end of another run, and `TaskRefused` or `TaskFailed`
     when the database can't be used.
     """
     if not database_url:

@@ -76,8 +76,8 @@ class Archive:
         """Archive what the journal holds now, or with `continuous` until it is stopped.
 
         `keep` is what `only_run` gives. Raises `HistoryGap`, `CheckpointCorrupt`, `SchemaChanged`,
-        `TablesUnusable`, `TaskRefused` (`Overtaken` among it), `TaskFailed`, and the journal's own
-        errors.
+        `TablesUnusable`, `TaskRefused` (`Overtaken` among it), `TaskFailed`, and what the
+        journal and `keep` raise.
         """
         with translated("archive"):
             prepare(self.location)
