@@ -38,14 +38,17 @@ spec:
   jobTemplate:
     spec:
       backoffLimit: 2
-      # What the same run would only meet again: docs/operations/pipeline.md has the codes.
+      # Alerts name a failed Job for as long as it is there.
+      ttlSecondsAfterFinished: 86400
+      # What the same run would only meet again: docs/operations/pipeline.md has the codes. An audit
+      # ends with 3 also when a server was away.
       podFailurePolicy:
         rules:
         - action: FailJob
           onExitCodes:
             containerName: {{ .task }}
             operator: In
-            values: {{ eq .task "audit" | ternary "[1, 2, 3, 4]" "[2, 3, 4]" }}
+            values: {{ get (dict "audit" "[1, 2]" "run" "[2]") .task | default "[2, 3, 4]" }}
       template:
         {{- include "packhorse.pod" (merge (dict
           "labels" (dict "app.kubernetes.io/component" (printf "pipeline-%s" .task))
