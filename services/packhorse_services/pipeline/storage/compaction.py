@@ -39,6 +39,7 @@ from packhorse_services.pipeline.storage.table_files import (
 logger = logging.getLogger(__name__)
 
 _MOST_ROWS = 10_000
+_MANY_FILES = 10
 
 _KNOWN = 1_000
 """Days whose files are counted: records of a foreign topic may name any number of them."""
@@ -65,6 +66,14 @@ def _compact(spark: SparkSession, location: Location, table: str, day: date) -> 
         files for (_, its), files in _partitions(held).items() if its == day and _worth(files)
     ]
     return _merge(spark, location, table, held, groups)  # none when another run has done it
+
+
+@tried_again
+def compact_dayless(spark: SparkSession, location: Location, table: str) -> None:
+    """Put the files of a small table without days together, where they are many."""
+    held = opened(location, table)
+    if held is not None and len(files := files_of(held)) >= _MANY_FILES:
+        _merge(spark, location, table, held, [files])
 
 
 def _merge(

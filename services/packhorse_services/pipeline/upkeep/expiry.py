@@ -30,8 +30,6 @@ from packhorse_services.pipeline.storage.table_files import (
 VACUUM_HOURS = 168
 """Files that a table no longer names stay so long: streams and readers may be that far behind."""
 
-_FEW_FILES = 10
-
 _PLACE = ["day", "journal_id", "partition", "offset"]
 """The columns that say where a record was; no two have the same."""
 
@@ -69,17 +67,6 @@ def expire_statuses(spark: SparkSession, location: Location, before: date) -> No
         old.unpersist()
     gone = [one for one in files_of(held) if one.day in affected]
     replace(location, tables.STATUSES, held, gone, added, expired=before)
-
-
-@tried_again
-def merge(spark: SparkSession, location: Location, table: str, columns: StructType) -> None:
-    """Put the files of a small table without days together."""
-    held = opened(location, table)
-    if held is None or len(gone := files_of(held)) < _FEW_FILES:
-        return
-    rows = load(spark, location, table, held).coalesce(1)
-    added = written(rows, location, as_they_are(table, columns))
-    replace(location, table, held, gone, added)
 
 
 def vacuum(location: Location, table: str) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.storage import arrow_files, compaction, delta, schemas, tables
+from packhorse_services.pipeline.storage import arrow_files, compaction, delta, tables
 from packhorse_services.pipeline.storage.delta import SILVER, is_decoded, load, opened, stored
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.table_files import files_of
@@ -124,7 +124,7 @@ def keep_up(
             fewer = compaction.compact(spark, location, table, planned.today)
             report(f"{table} has {fewer} files less")
             expiry.vacuum(location, table)
-        expiry.merge(spark, location, tables.GAPS, schemas.GAPS)
+        compaction.compact_dayless(spark, location, tables.GAPS)
         for table in (*_UNPARTITIONED, tables.GAPS):
             expiry.vacuum(location, table)
         count = forget_runs(location, planned.archive_from)
