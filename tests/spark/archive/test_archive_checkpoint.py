@@ -14,7 +14,13 @@ from packhorse.messaging.open import open_journal
 from packhorse_services.pipeline.archive import lease, start
 from packhorse_services.pipeline.archive.checkpoint import Checkpoint
 from packhorse_services.pipeline.archive.task import Choices
-from packhorse_services.pipeline.errors import CheckpointCorrupt, Overtaken, TaskFailed, TaskRefused
+from packhorse_services.pipeline.errors import (
+    CheckpointCorrupt,
+    NotYet,
+    Overtaken,
+    TaskFailed,
+    TaskRefused,
+)
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.delta import BatchMark, append, last_version
 from packhorse_services.pipeline.storage.location import Location
@@ -147,7 +153,7 @@ def test_a_second_run_is_refused_by_the_lease(
     def meanwhile(point: str) -> None:
         if point == "before bronze":
             other = replace(site, spark=site.spark.newSession())
-            with pytest.raises(Overtaken, match="another run of the archive is at work"):
+            with pytest.raises(NotYet, match="another run of the archive is at work"):
                 other.archive(Choices(new_checkpoint=True), database_url=database_url)
             refused.append(point)
 
