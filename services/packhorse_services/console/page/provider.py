@@ -2,13 +2,12 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from starlette.responses import RedirectResponse
 
 from packhorse.runtime import audit
 from packhorse.runtime.jwt_tokens import KeysUnavailable
 from packhorse.runtime.problems import Problem
-from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.session import (
     Next,
     cookie_of,
@@ -16,6 +15,7 @@ from packhorse_services.console.frame.session import (
     sign_in_form,
     signed_in,
 )
+from packhorse_services.console.frame.visit import page_router
 from packhorse_services.console.parts import of
 from packhorse_services.console.provider import (
     PROVIDER_DONE,
@@ -26,7 +26,7 @@ from packhorse_services.console.provider import (
 )
 from packhorse_services.console.settings import PREFIX
 
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+router = page_router()
 
 _COOKIE = "packhorse_signing_in"
 _PATH = f"{PREFIX}/{PROVIDER_PAGE}"

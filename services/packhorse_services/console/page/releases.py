@@ -1,5 +1,6 @@
 """Releases: what goes out later, what became of it, and letting it go at once or not at all."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -113,7 +114,8 @@ async def _found(client: AsyncClient, requested: ReleaseFilter) -> Found:
             return Found(page["releases"], requested.url(cursor=cursor) if cursor else "")
         rows = page["releases"]
         if page["next"]:
-            rows = [one for state in _OPEN for one in await client.releases(state=state)]
+            parts = await asyncio.gather(*(client.releases(state=state) for state in _OPEN))
+            rows = [one for part in parts for one in part]
     except (Invalid, NotFound) as error:
         return Found(wrong=str(error))
     # One without a moment comes last.
