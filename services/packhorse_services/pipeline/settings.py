@@ -53,6 +53,12 @@ class Settings(ProcessConfiguration, BaseSettings):
         """The URL of the author's database; empty when it is not set."""
         return "" if self.database_url is None else self.database_url.get_secret_value()
 
+    @property
+    def publisher_bearer(self) -> str | None:
+        """The token for the publisher; None without one, and for an empty one."""
+        token = self.publisher_token
+        return token.get_secret_value() or None if token else None
+
     def require(self, *names: str) -> None:
         """Raise `TaskRefused` for the first of these settings that is not set."""
         for name in names:

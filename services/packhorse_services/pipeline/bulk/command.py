@@ -107,7 +107,7 @@ def _distribute(settings: Settings, export: Export, *, as_json: bool) -> None:
             _print(export.bulk_id)
         _say(f"bulk distribution {export.bulk_id}; after an interruption go on with --id")
 
-    done = distribute(settings, export, settings.publisher_url, _token(settings), begins)
+    done = distribute(settings, export, begins)
     if as_json:
         _print(json.dumps({"id": export.bulk_id, "deep_path": export.deep_path, **asdict(done)}))
     again = f", {done.exported_again} exports again" if done.exported_again else ""
@@ -122,16 +122,11 @@ def _cancel(settings: Settings, bulk_id: str | None, deep: str | None) -> None:
     if bulk_id is None:
         raise TaskRefused("name what to cancel with --id")
     state = BulkState(Location.parse(settings.tables_url), bulk_id)
-    _say(cancel(state, bulk_id, deep, settings.publisher_url, _token(settings)))
+    _say(cancel(state, bulk_id, deep, settings.publisher_url, settings.publisher_bearer))
 
 
 def _quiet(settings: Settings) -> None:
     logs.configure("console" if sys.stderr.isatty() else settings.log_format, settings.log_level)
-
-
-def _token(settings: Settings) -> str | None:
-    token = settings.publisher_token
-    return token.get_secret_value() or None if token else None
 
 
 def _print(text: str) -> None:

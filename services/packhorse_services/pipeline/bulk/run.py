@@ -122,9 +122,7 @@ RESUMED_WITHIN_DAYS = 7
 _DAY_MS = 24 * 3600 * 1000
 
 
-def distribute(
-    settings: Settings, export: Export, server: str, token: str | None, begins: Callable[[], None]
-) -> AppendedParts:
+def distribute(settings: Settings, export: Export, begins: Callable[[], None]) -> AppendedParts:
     """Prepare what is not prepared yet, and send what has not been sent yet.
 
     `begins` is called once, when there is something that may be interrupted and gone on with.
@@ -134,6 +132,7 @@ def distribute(
         BulkStopped, BulkCancelled: it was.
         PathMissing, PublisherAway, TaskRefused, TaskFailed, TablesUnusable.
     """
+    server, token = settings.publisher_url, settings.publisher_bearer
     location = Location.parse(settings.tables_url)
     state = BulkState(location, export.bulk_id)
     prepared = state.prepared()

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 from packhorse_services.pipeline.measures.announced import SUBSCRIPTION_KEY
 from packhorse_services.pipeline.measures.outcomes import decided, facts, sent
-from packhorse_services.pipeline.measures.times import HOUR_MS, is_from
+from packhorse_services.pipeline.measures.times import HOUR_MS, is_from, midnight
 from packhorse_services.pipeline.storage import columns, schemas, tables
 from packhorse_services.pipeline.storage.delta import load, opened, stored
 from packhorse_services.pipeline.storage.location import Location
@@ -71,7 +71,7 @@ class Sources:
             return None
         held = stored(self._location, name, version)
         files = pa.table(held.get_add_actions(flatten=True)).to_pylist()
-        times = [one.get("min.time") or _midnight(one["partition.day"]) for one in files]
+        times = [one.get("min.time") or midnight(one["partition.day"]) for one in files]
         return min((int(time.timestamp() * 1000) for time in times), default=None)
 
     def has_new(self, name: str, after: int) -> bool:
@@ -159,10 +159,6 @@ def _least(times: DataFrame) -> int | None:
     return None if found is None else int(found)
 
 
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, datetime.min.time(), UTC)
-
-
 def made_from(sources: Sources, subscriptions: DataFrame, since_ms: int) -> int:
     """Return the first hour from `since_ms` on that may be made anew, in milliseconds.
 
@@ -176,7 +172,7 @@ def made_from(sources: Sources, subscriptions: DataFrame, since_ms: int) -> int:
     last = subscriptions.agg(f.max(f.unix_millis("hour"))).collect()[0][0]
     if last is None or since_ms >= last:
         return since_ms
-    whole = round(_midnight(max(days)).timestamp() * 1000)
+    whole = round(midnight(max(days)).timestamp() * 1000)
     first = _first_kept(sources.all(tables.PACKAGES), subscriptions)
     return min(_behind_expired_packages(sources, first, max(since_ms, whole)), int(last))
 

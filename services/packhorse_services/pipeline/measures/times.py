@@ -5,7 +5,7 @@ earlier moment counts if it can be true: not after its record's time, and at mos
 before. Anything else (0, another century, a clock that is ahead) becomes the record's time.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 from pyspark.sql import Column
 from pyspark.sql import functions as f
@@ -13,6 +13,11 @@ from pyspark.sql import functions as f
 HOUR_MS = 3_600_000
 BELIEVED_MS = 7 * 24 * HOUR_MS
 """The time in a record that is sent later than that after it is not used."""
+
+
+def midnight(day: date) -> datetime:
+    """Return the beginning of a day, in UTC."""
+    return datetime.combine(day, datetime.min.time(), UTC)
 
 
 def hour_of(moment_ms: Column) -> Column:

@@ -19,7 +19,7 @@ from packhorse_services.pipeline.errors import SchemaChanged
 from packhorse_services.pipeline.reports.query import ReportSelection, page, time_text
 from packhorse_services.pipeline.reports.schemas import ReportKind
 from packhorse_services.pipeline.storage import queries
-from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.location import Location, said_by
 from packhorse_services.pipeline.storage.queries import Value
 
 _PATIENCE = {"connect_timeout": "3s", "timeout": "20s", "max_retries": "2", "retry_timeout": "20s"}
@@ -92,8 +92,7 @@ def _reaching(*faults: type[Exception]) -> Iterator[None]:
     try:
         yield
     except faults as error:
-        said = " ".join(str(error).replace("\x1b[31m↳\x1b[0m", "").split())
-        raise TablesAway(f"the tables can't be read now: {said[:300]}") from error
+        raise TablesAway(f"the tables can't be read now: {said_by(error)[:300]}") from error
 
 
 Form = Literal["json", "csv"]

@@ -21,12 +21,17 @@ _LINES = re.compile(r"(?:\s|\x1b\[\d+m|↳)+")
 _MAX_TEXT = 400
 
 
+def said_by(error: Exception) -> str:
+    """Return what delta-rs says, in one line."""
+    return _LINES.sub(" ", str(error)).strip()
+
+
 def store_error(what: str, error: Exception) -> TablesUnusable | TaskFailed:
     """Return the error, in one line, for what delta-rs can't do: `TaskFailed` where that may pass.
 
     `what` says which tables it can't use.
     """
-    said = _LINES.sub(" ", str(error)).strip()
+    said = said_by(error)
     reported = f"{what}: {said[:_MAX_TEXT]}"
     hint = "check PACKHORSE_TABLES_URL, and the credentials when it is on S3"
     if _PASSES.search(said) and not _CREDENTIALS.search(said):

@@ -11,6 +11,7 @@ from pyspark.sql import functions as f
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.measures.times import midnight
 from packhorse_services.pipeline.storage import arrow_files, compaction, delta, tables
 from packhorse_services.pipeline.storage.delta import SILVER, is_decoded, load, opened, stored
 from packhorse_services.pipeline.storage.location import Location
@@ -28,7 +29,7 @@ LEAST_DAYS = 8
 
 ARCHIVE = (tables.BRONZE, *SILVER)
 """What has days and expires; the accepted gaps have none, and stay."""
-_UNPARTITIONED = (tables.MEASURED,)
+_UNPARTITIONED = (tables.MEASURED, tables.GAPS)
 MEASURES = tuple(name for name in delta.MEASURES if name not in _UNPARTITIONED)
 
 
@@ -125,7 +126,7 @@ def keep_up(
             report(f"{table} has {fewer} files less")
             expiry.vacuum(location, table)
         compaction.compact_dayless(spark, location, tables.GAPS)
-        for table in (*_UNPARTITIONED, tables.GAPS):
+        for table in _UNPARTITIONED:
             expiry.vacuum(location, table)
         count = forget_runs(location, planned.archive_from)
         report(f"what {count} audits and marks have left is deleted")
@@ -146,10 +147,9 @@ def _expired_bodies(
     spark: SparkSession, location: Location, packages: DataFrame, planned: RetentionPlan
 ) -> DataFrame:
     """Return the bodies that nobody needs, a fold that still reads expired rows included."""
-    midnight = datetime.combine(planned.archive_from, datetime.min.time(), UTC)
-    midnight -= timedelta(hours=expiry.VACUUM_HOURS)
+    before = midnight(planned.archive_from) - timedelta(hours=expiry.VACUUM_HOURS)
     found = expiry.listed_bodies(spark, location.blobs_url(tables.BODIES))
-    return expiry.expired_bodies(found, packages, int(midnight.timestamp() * 1000))
+    return expiry.expired_bodies(found, packages, int(before.timestamp() * 1000))
 
 
 def first_unread(location: Location) -> date | None:
@@ -169,7 +169,7 @@ _ID = re.compile(r"(?:audit|mark)-([0-9]{1,16})-[0-9a-f]{8}")
 
 def old_runs(location: Location, before: date) -> list[str]:
     """Return the folders of audits and marks that began before a day."""
-    midnight_ms = int(datetime.combine(before, datetime.min.time(), UTC).timestamp() * 1000)
+    midnight_ms = int(midnight(before).timestamp() * 1000)
     found = (
         (f"{folder}/{name}", _ID.fullmatch(name))
         for folder in (tables.AUDITS, tables.MARKS)
@@ -180,7 +180,7 @@ def old_runs(location: Location, before: date) -> list[str]:
 
 def forget_runs(location: Location, before: date) -> int:
     """Delete these folders; returns how many there were."""
-    there = old_runs(location, before)
+    there, files = old_runs(location, before), arrow_files.filesystem(location)
     for folder in there:
-        arrow_files.filesystem(location).delete_dir(arrow_files.path(location, folder))
+        files.delete_dir(arrow_files.path(location, folder))
     return len(there)
