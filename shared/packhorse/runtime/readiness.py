@@ -89,11 +89,10 @@ class Readiness:
 
     async def _run(self, checks: Mapping[str, Check], timeout_s: float) -> None:
         for name, check in checks.items():
-            task = self._running.get(name)
-            if task is not None and task.done():  # too late for who asked, and old by now
-                task.exception()  # else asyncio says that nobody looked at it
+            if name in self._running and self._running[name].done():  # too late for who asked
+                self._running.pop(name).exception()  # else asyncio says that nobody looked at it
                 self._late.discard(name)
-            if task is None or task.done():  # one that still hangs is not started again
+            if name not in self._running:  # one that still hangs is not started again
                 self._running[name] = asyncio.wrap_future(self._threads.submit(check))
         if checks:
             await asyncio.wait([self._running[name] for name in checks], timeout=timeout_s)
