@@ -56,7 +56,7 @@ export function retrying(retries: Retries = {}): typeof fetch {
     const request = prepared(given, repeatable);
     const asked = { request, signal: given.signal, from: [input, given] };
     const twice = repeatable || mayArriveTwice(request);
-    const limit = isFile(request) ? Infinity : timeout;
+    const limit = isJson(request) ? timeout : Infinity;
     let began: number | undefined;
     for (let tries = 0; ; tries++) {
       const tried = await sent(retries.fetch ?? globalThis.fetch, asked, limit);
@@ -96,8 +96,8 @@ function mayArriveTwice({ method, headers, url }: Request): boolean {
   return ["PUT", "DELETE"].includes(method) && !conditional;
 }
 
-function isFile({ headers }: Request): boolean {
-  return !(headers.get("Content-Type") ?? "json").includes("json");
+function isJson({ headers }: Request | Response): boolean {
+  return (headers.get("Content-Type") ?? "json").includes("json");
 }
 
 /** Sends a request, whose answer begins in so many seconds; it is read as a whole unless it is a file. */
@@ -124,9 +124,8 @@ async function sent(send: typeof fetch, asked: Asked, limit: number): Promise<Tr
 }
 
 /** Whether it is JSON, and no binary that consists of some. */
-function isWhole({ headers }: Response): boolean {
-  const isJson = (headers.get("Content-Type") ?? "json").includes("json");
-  return isJson && headers.get("Accept-Ranges") !== "bytes";
+function isWhole(answer: Response): boolean {
+  return isJson(answer) && answer.headers.get("Accept-Ranges") !== "bytes";
 }
 
 /** Returns the beginning of a refusal, in a problem document where it is none: a proxy's page. */

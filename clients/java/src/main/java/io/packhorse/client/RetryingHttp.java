@@ -117,14 +117,14 @@ final class RetryingHttp extends HttpClient {
     if (takesKey && !retries.repeatable() && !has(asked, "Idempotency-Key")) {
       request.header("Idempotency-Key", UUID.randomUUID().toString());
     }
-    if (asked.timeout().isEmpty() && !isFile(asked)) {
+    if (asked.timeout().isEmpty() && isJson(asked.headers())) {
       request.timeout(retries.timeout());
     }
     return request.build();
   }
 
-  private static boolean isFile(HttpRequest request) {
-    return !request.headers().firstValue("Content-Type").orElse("json").contains("json");
+  private static boolean isJson(HttpHeaders headers) {
+    return headers.firstValue("Content-Type").orElse("json").contains("json");
   }
 
   private static boolean mayArriveTwice(HttpRequest request) {
@@ -193,8 +193,7 @@ final class RetryingHttp extends HttpClient {
     }
 
     private static boolean isWhole(HttpHeaders headers) {
-      boolean isJson = headers.firstValue("Content-Type").orElse("json").contains("json");
-      return isJson && !headers.firstValue("Accept-Ranges").orElse("").equals("bytes");
+      return isJson(headers) && !headers.firstValue("Accept-Ranges").orElse("").equals("bytes");
     }
 
     private T read(ResponseInfo info, byte[] body) {
