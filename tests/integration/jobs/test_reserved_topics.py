@@ -56,15 +56,20 @@ def test_a_job_of_the_products_is_for_an_admin(site: JobsSite, topic: str) -> No
     assert ask(site, "POST", "/jobs", "admin", json=job).status_code == 201
 
 
+def given(site: JobsSite, number: int, topic: str, act: str) -> int:
+    """Put a job there in the state in which it may be acted on; return its number."""
+    if act.endswith("retry"):
+        return site.finished(number, topic=topic)
+    made = ask(site, "POST", "/jobs", "admin", json={"topic": topic})
+    return int(made.json()["job"]["number"])
+
+
 @pytest.mark.parametrize("topic", PRODUCT_TOPICS)
 @pytest.mark.parametrize(("method", "act"), [("POST", "/stop"), ("POST", "/retry"), ("DELETE", "")])
 def test_such_a_job_is_changed_by_an_admin(
     site: JobsSite, topic: str, method: str, act: str
 ) -> None:
-    if act == "/retry":
-        number = site.finished(1, topic=topic)
-    else:
-        number = ask(site, "POST", "/jobs", "admin", json={"topic": topic}).json()["job"]["number"]
+    number = given(site, 1, topic, act)
     before = ask(site, "GET", f"/jobs/{number}").json()
     refused(ask(site, method, f"/jobs/{number}{act}"))
     if method == "DELETE":
@@ -76,10 +81,7 @@ def test_such_a_job_is_changed_by_an_admin(
 @pytest.mark.parametrize("act", ["stop", "retry", "remove"])
 def test_many_jobs_are_changed_without_them(site: JobsSite, act: str) -> None:
     for number, topic in enumerate(PRODUCT_TOPICS, start=1):
-        if act == "retry":
-            site.finished(number, topic=topic)
-        else:
-            ask(site, "POST", "/jobs", "admin", json={"topic": topic})
+        given(site, number, topic, act)
         refused(ask(site, "POST", f"/jobs/{act}", json={"topic": topic}))
         refused(ask(site, "POST", f"/jobs/{act}", json={"topic": topic, "dry_run": True}))
     refused(ask(site, "POST", f"/jobs/{act}", json={"topic": "packhorse/**"}))

@@ -1,6 +1,5 @@
 """`packhorse distribute`: what is printed when nobody answers, and whom it waits for."""
 
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -54,7 +53,7 @@ def document(state: str, **subscribers: str) -> dict[str, Any]:
 def publisher(monkeypatch: pytest.MonkeyPatch) -> Publisher:
     """The one that commands ask."""
     publisher = Publisher()
-    monkeypatch.setattr(Connection, "publisher", lambda _: nullcontext(publisher))
+    monkeypatch.setattr(Connection, "publisher", lambda _: publisher)
     return publisher
 
 

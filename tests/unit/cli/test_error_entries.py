@@ -1,6 +1,5 @@
 """`packhorse errors`: what goes out is printed, and what does not is reported with its reason."""
 
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -29,12 +28,8 @@ class Publisher(ScriptedClient):
 @pytest.fixture
 def asks(monkeypatch: pytest.MonkeyPatch) -> Any:
     def use(publisher: Publisher) -> Publisher:
-        @contextmanager
-        def found(_: Connection) -> Any:
-            yield publisher
-
-        monkeypatch.setattr(Connection, "publisher", found)
-        monkeypatch.setattr(Connection, "jobs", found)
+        monkeypatch.setattr(Connection, "publisher", lambda _: publisher)
+        monkeypatch.setattr(Connection, "jobs", lambda _: publisher)
         return publisher
 
     return use

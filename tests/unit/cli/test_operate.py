@@ -1,7 +1,5 @@
 """Commands to subscribers: what is said before the wait for what becomes of them."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -25,12 +23,7 @@ def test_it_is_asked_before_it_is_waited_for(
     command: dict[str, Any] = {**COMMAND, "kind": kind}
     rejected = {**command, "state": "REJECTED", "reason": "it is gone"}
     publisher = ScriptedClient(in_turn(command, rejected))
-
-    @contextmanager
-    def found(_: Connection) -> Iterator[ScriptedClient]:
-        yield publisher
-
-    monkeypatch.setattr(Connection, "publisher", found)
+    monkeypatch.setattr(Connection, "publisher", lambda _: publisher)
     assert run([*words, "sub1", "--wait"]) == 1
     printed = capsys.readouterr()
     assert printed.out == "c1\n"

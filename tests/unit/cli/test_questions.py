@@ -2,8 +2,6 @@
 
 import io
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -42,9 +40,8 @@ def changes(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
             made.append(request)
         return answered(request)
 
-    @contextmanager
-    def client(_: Connection) -> Iterator[ScriptedClient]:
-        yield ScriptedClient(answer)
+    def client(_: Connection) -> ScriptedClient:
+        return ScriptedClient(answer)
 
     monkeypatch.setattr(Connection, "publisher", client)
     monkeypatch.setattr(Connection, "cleanup", client)

@@ -1,8 +1,6 @@
 """`packhorse get queue-history`: a row for each point, in the order of time."""
 
 import json
-from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -16,12 +14,7 @@ def test_each_point_is_a_row(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     publisher = ScriptedClient(lambda _: history("sub 1", [None, 60.5]))
-
-    @contextmanager
-    def found(_: Connection) -> Any:
-        yield publisher
-
-    monkeypatch.setattr(Connection, "publisher", found)
+    monkeypatch.setattr(Connection, "publisher", lambda _: publisher)
     assert run(["get", "queue-history", "sub 1", "--hours", "6", "-o", "json"]) == 0
     assert publisher.requests[0].path == "/queues/sub%201/history?hours=6&points=12"
     shown = json.loads(capsys.readouterr().out)["history"]

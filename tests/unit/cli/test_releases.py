@@ -1,7 +1,5 @@
 """Releases of the command line: what is refused before anything is sent, and how they look."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -26,11 +24,7 @@ def publisher(monkeypatch: pytest.MonkeyPatch) -> ScriptedClient:
         lambda one: RELEASE if one.method == "PATCH" else {"releases": [RELEASE], "next": None}
     )
 
-    @contextmanager
-    def found(_: Connection) -> Iterator[ScriptedClient]:
-        yield client
-
-    monkeypatch.setattr(Connection, "publisher", found)
+    monkeypatch.setattr(Connection, "publisher", lambda _: client)
     return client
 
 

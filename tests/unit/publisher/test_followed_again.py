@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from packhorse.messaging.api import JournalUnavailable, Outgoing, TopicSpec
+from packhorse.messaging.api import Outgoing, TopicSpec
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from packhorse.runtime.lifecycle import WorkerComponent
 from packhorse_services.publisher.live.agent_log import AgentLog
@@ -14,22 +14,10 @@ from packhorse_services.publisher.live.events import EventType
 from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
 from packhorse_services.publisher.queues.cache.queue_feed import QueueFeed
 from tests.harness.clock import ManualClock
-from tests.harness.publishing import JournalDouble
+from tests.harness.publishing import AwayJournal
 from tests.harness.waiting import eventually
 
 TOPIC = "topic"
-
-
-class AwayJournal(JournalDouble):
-    """Is away for the first question."""
-
-    asked = 0
-
-    def identity(self, topic: str) -> str:
-        self.asked += 1
-        if self.asked == 1:
-            raise JournalUnavailable("nobody answers")
-        return self._journal.identity(topic)
 
 
 def feed(journal: AwayJournal, clock: ManualClock) -> WorkerComponent:
@@ -51,7 +39,11 @@ def test_the_log_says_that_it_is_followed_again(
 ) -> None:
     clock, journal = ManualClock(), AwayJournal(MemoryJournal(MemoryLog()))
     journal.create_topics([TopicSpec(TOPIC)])
-    told = [f"{what} can't be followed now: nobody answers", f"{what} is followed again, after 1 s"]
+    journal.away = True
+    told = [
+        f"{what} can't be followed now: the journal is away",
+        f"{what} is followed again, after 1 s",
+    ]
 
     def is_told() -> bool:
         journal.append(TOPIC, Outgoing(b"")).result()  # or it polls for seconds
@@ -62,6 +54,7 @@ def test_the_log_says_that_it_is_followed_again(
         follower.start()
         try:
             clock.until_waited_on()
+            journal.away = False
             clock.advance(1)
             eventually(is_told)
         finally:

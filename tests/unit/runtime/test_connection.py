@@ -203,10 +203,7 @@ def test_who_lets_very_many_requests_wait_is_cut_off() -> None:
     async def asked() -> int:
         held = _Held()
         async with serving(held) as address:
-            reader, writer = await asyncio.open_connection(*address)
-            writer.write(1000 * _ASK)
-            assert await asyncio.wait_for(reader.read(), 120) == b""
-            writer.close()
+            assert await received_after(address, 1000 * _ASK) == b""
             await asyncio.wait_for(held.has_ended.wait(), 120)
         return held.begun
 
@@ -240,10 +237,6 @@ def test_headers_are_counted_too(more: int) -> None:
 def test_what_is_refused_behind_a_request_under_way_is_not_read_as_its_answer() -> None:
     async def asked() -> bytes:
         async with serving(_Held()) as address:
-            reader, writer = await asyncio.open_connection(*address)
-            writer.write(_ASK + b"no request\r\n\r\n")
-            said = await asyncio.wait_for(reader.read(), 120)
-            writer.close()
-            return said
+            return await received_after(address, _ASK + b"no request\r\n\r\n")
 
     assert asyncio.run(asked()) == b""

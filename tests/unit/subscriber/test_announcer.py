@@ -83,10 +83,7 @@ def test_r16_what_somebody_waits_for_is_announced_at_once(monkeypatch: pytest.Mo
 
 
 def lag_series() -> list[float]:
-    metrics = (SUBSCRIBER_LAG_ENTRIES, SUBSCRIBER_LAG_SECONDS)
-    return [
-        one.value for metric in metrics for family in metric.collect() for one in family.samples
-    ]
+    return [one.value for metric in _LAGS for family in metric.collect() for one in family.samples]
 
 
 @pytest.mark.parametrize("append", ["refused", "unanswered"])
