@@ -80,7 +80,7 @@ chaos: $(VENV)/.dev $(VENV)/.jars ## Kill, pause and cut during 20,000 packages 
 		TEST_LARGE_MIB=1024 TEST_CHAOS_REQUESTS=10000 TEST_CHAOS_JOBS=20000 \
 		TEST_SIMULATOR_SEEDS=100 TEST_FILTERED_PAGES=20000 \
 		pytest -m 'not proof' tests/chaos tests/unit/topology/test_simulator.py $(ARGS)
-	TEST_ARCHIVE_KILLS=20 TEST_UPKEEP_ROUNDS=10 TEST_SPARK_EXAMPLES=20 TEST_SPARK_AS_IN_PRODUCTION=1 \
+	TEST_ARCHIVE_KILLS=20 TEST_SPARK_EXAMPLES=20 TEST_SPARK_AS_IN_PRODUCTION=1 \
 		pytest -m 'spark and not proof' tests/spark tests/e2e $(ARGS)
 	pytest -m 'depth and not spark' tests $(ARGS)
 	TEST_E2E_JOURNAL=kafka pytest tests/e2e/test_main_job.py tests/e2e/test_operating.py \

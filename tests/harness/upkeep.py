@@ -1,13 +1,12 @@
 """What upkeep beside other tasks is held to."""
 
-import os
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 from packhorse_services.pipeline.storage import tables
 from tests.harness.archive_site import ArchiveSite
 
-ROUNDS = int(os.environ.get("TEST_UPKEEP_ROUNDS", "1"))
+ROUNDS = 10
 _SILVER = (tables.PACKAGES, tables.STATUSES, tables.COMMAND_STATUSES, tables.EVENTS)
 
 
