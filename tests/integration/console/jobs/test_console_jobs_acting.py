@@ -37,6 +37,18 @@ def test_a_job_of_the_products_is_changed_by_an_admin(site: JobsSite, console: C
     assert button in console.get("jobs/1001", "admin").text
 
 
+def test_a_schedule_of_the_products_is_fired_by_an_admin(
+    site: JobsSite, console: ConsoleSite
+) -> None:
+    yearly = ScheduleDefinition("yearly", Cron("0 0 1 1 *"), JobAction("packhorse/cleanup/run"))
+    with site.bookkeeper() as connection:
+        create_schedule(connection, yearly, origin="test")
+    button = 'action="/pages/schedules/yearly/fire"'
+    assert button not in console.get("schedule?name=yearly").text
+    assert console.post("schedules/yearly/fire").status_code == 403
+    assert button in console.get("schedule?name=yearly", "admin").text
+
+
 def test_a_queue_is_suspended_and_resumed(site: JobsSite, console: ConsoleSite) -> None:
     shown = console.press(console.get("jobs?state=QUEUED").text, "job-queues/main/suspend")
     assert SUSPENDED in row(shown.text, 'data-queue="main"')
