@@ -21,7 +21,7 @@ class Settings(DatabaseConfiguration, BaseSettings):
     cleanup_hours: float = Field(default=12.0, ge=1 / 3600, le=87_600)
     cleanup_cron: str = ""
     """A cron expression in UTC, instead of every `cleanup_hours`."""
-    orphan_grace_hours: float = Field(default=24.0, gt=0)
+    orphan_grace_hours: float = Field(default=24.0, gt=0, le=87_600)
     """How old a blob without a package must be before it goes."""
     keep_packages_hours: float = Field(default=PACKAGE_RETENTION_HOURS, ge=1, le=87_600)
     """How long the journal must keep packages, at least; topics that are made keep them so long."""

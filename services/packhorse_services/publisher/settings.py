@@ -37,13 +37,13 @@ class Settings(DatabaseConfiguration, BaseSettings):
     """How much may wait for the slowest live subscriber before requests are refused (429)."""
     keep_packages_hours: float = Field(default=PACKAGE_RETENTION_HOURS, ge=1, le=87_600)
     """How long the journal must keep packages, at least; topics that are made keep them so long."""
-    keep_failed_days: float = Field(default=30.0, gt=0)
+    keep_failed_days: float = Field(default=30.0, gt=0, le=3_650)
     """How long an entry of an error queue is kept; the log may forget its package earlier."""
     producer_days: float = Field(default=30.0, gt=0, le=LONGEST_KEPT_DAYS)
     """How long a producer that publishes nothing is remembered."""
     producers: int = Field(default=10_000, ge=1)
     """How many producers are remembered; one caller may have a tenth of them."""
-    orphan_grace_hours: float = Field(default=24.0, gt=0)
+    orphan_grace_hours: float = Field(default=24.0, gt=0, le=87_600)
     """As the cleanup has it: a prepared body of half that age has to be exported again."""
     event_streams: int = Field(default=64, ge=1)
     """How many clients may follow `GET /events` at a time."""

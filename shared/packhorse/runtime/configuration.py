@@ -35,7 +35,9 @@ class ProcessConfiguration(BaseModel):
     stand in the environment; giving both is refused.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", hide_input_in_errors=True, allow_inf_nan=False
+    )
 
     needed: ClassVar[tuple[str, ...]] = ()
     """Which of those that may be left out this program can't start without."""

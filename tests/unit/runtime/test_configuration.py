@@ -67,6 +67,15 @@ def test_what_cannot_work_is_refused_at_start(members: dict[str, object]) -> Non
         ProcessConfiguration.model_validate(members)
 
 
+@pytest.mark.parametrize("given", ["inf", "nan"])
+def test_a_duration_is_a_number_that_can_be_waited_for(given: str) -> None:
+    class Waiting(ProcessConfiguration):
+        wait_s: float = 1.0
+
+    with pytest.raises(ValidationError, match="finite"):
+        Waiting.model_validate({"wait_s": given})
+
+
 def test_a_topic_has_the_name_of_the_prefix_or_its_own() -> None:
     given = {"topic_prefix": "site", "topic_status": "said"}
     assert ProcessConfiguration.model_validate(given).topics == Topics(
