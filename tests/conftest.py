@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from functools import cache
+from logging import Logger
 from pathlib import Path
 from typing import Any
 
@@ -136,12 +137,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling |
 
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
-    """Give the root logger its handlers and level back: a program that runs here configures it."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    """Give the loggers their handlers, filters and levels back: a program here configures them."""
+    known = (one for one in logging.root.manager.loggerDict.values() if isinstance(one, Logger))
+    before = {one: (one.handlers[:], one.filters[:], one.level) for one in (logging.root, *known)}
     yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
+    for one, (handlers, filters, level) in before.items():
+        one.handlers[:], one.filters[:] = handlers, filters
+        if one.level != level:
+            one.setLevel(level)
 
 
 @pytest.fixture(scope="session")

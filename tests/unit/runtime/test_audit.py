@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,12 +24,8 @@ class Known:
 
 
 @pytest.fixture(autouse=True)
-def _restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _nothing_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "_limit", RefusalLimit())
-    log = logging.getLogger(audit.LOGGER)
-    level = log.level
-    yield
-    log.setLevel(level)
 
 
 def lines(capfd: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
