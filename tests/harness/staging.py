@@ -15,6 +15,7 @@ from packhorse.wire.messages import (
 from packhorse.wire.package_codec import encode_package
 from packhorse_services.subscriber.journal.arrivals import Arrival, Mark, arrival_of
 from packhorse_services.subscriber.journal.position import Position
+from packhorse_services.subscriber.staging.staging import Staging
 
 START = Position("main", "journal", 1, Mark(-1, ""))
 
@@ -41,3 +42,14 @@ def status(offset: int, became: Status, **more: object) -> StatusMessage:
 def announcement(settled: int, *, editable: bool = True, **more: object) -> DiscoveryMessage:
     state = SubscriberState("main", settled, journal_id="journal", settled_offset=settled)
     return DiscoveryMessage("golden", (replace(state, **more),), editable)  # type: ignore[arg-type]
+
+
+def read(staging: Staging, *reported: StatusMessage, said: DiscoveryMessage | None = None) -> None:
+    """Let the staging read the whole status topic, as its follower does."""
+    staging.ruling(START, arrival(0))  # what a subscription asks makes it want a reading
+    staging.covers(0)
+    if said is not None:
+        staging.announced(said)
+    for message in reported:
+        staging.status(message)
+    staging.read_to_end(staging.wanted(), said)

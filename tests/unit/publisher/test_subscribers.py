@@ -9,6 +9,7 @@ from packhorse.runtime.metrics import (
     PUBLISHER_QUEUE_ENTRIES,
     PUBLISHER_QUEUE_OLDEST_SECONDS,
     PUBLISHER_SUBSCRIBER_SILENT_SECONDS,
+    PUBLISHER_SUBSCRIBERS,
 )
 from packhorse.wire.codec import encode_discovery
 from packhorse.wire.messages import DiscoveryMessage, SubscriberState
@@ -58,6 +59,17 @@ def test_r16_what_was_announced_before_we_came_is_as_old_as_it_is() -> None:
     subscribers.note(announcement("skewed", time_ms=clock.wall_ms() + 60_000), False)
     stale = {one.name: subscribers.is_stale(one) for one in subscribers.following()}
     assert stale == {"new": False, "old": True, "skewed": False}
+    clock.advance(31)
+    assert all(subscribers.is_stale(one) for one in subscribers.following())
+
+
+def test_r16_of_what_was_announced_before_we_came_the_newest_counts() -> None:
+    clock = ManualClock()
+    subscribers = Subscribers(clock, "main")
+    for offset, age_ms in enumerate((9_000, 5_000, 5_000, 7_000)):
+        record = announcement("a", offset, time_ms=clock.wall_ms() - age_ms)
+        subscribers.note(record, False)
+    assert [one.subscription.offset for one in subscribers.following()] == [2]
 
 
 def test_r30_nonsense_is_left_out() -> None:
@@ -136,6 +148,10 @@ def test_ten_thousand_names_leave_nothing_behind() -> None:
         subscribers.note(announcement(f"s{number}"), True)
     subscribers.note(announcement("one too many"), True)
     assert subscribers.get("one too many") is None
+    subscribers.note(announcement("s0", 5), True)
+    known = subscribers.get("s0")
+    assert known is not None
+    assert known.subscription.offset == 5, "it has its place already"
     clock.advance(31)
     subscribers.note(announcement("s9999"), True)
     subscribers.note(announcement("takes the place of a silent one"), True)
@@ -177,6 +193,23 @@ def test_the_metrics_of_a_forgotten_subscriber_go_too() -> None:
     for metric in metrics:
         [family] = metric.collect()
         assert family.samples == []
+
+
+def test_how_many_are_known_is_shown() -> None:
+    def shown() -> float:
+        [family] = PUBLISHER_SUBSCRIBERS.collect()
+        return family.samples[0].value
+
+    clock = ManualClock()
+    subscribers = Subscribers(clock, "main")
+    for name in ("a", "b"):
+        subscribers.note(announcement(name), True)
+    assert shown() == 2
+    subscribers.leave_out({"a": 0, "unknown": 0})
+    assert shown() == 1
+    clock.advance(24 * 3600)
+    subscribers.forget()
+    assert shown() == 0
 
 
 def test_how_long_a_subscriber_is_silent_is_shown_until_it_is_forgotten() -> None:

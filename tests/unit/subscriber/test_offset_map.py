@@ -38,7 +38,7 @@ def test_it_knows_everything_between_its_floor_and_its_horizon(
 
 def test_the_nearest_is_kept_however_much_lies_above() -> None:
     known = OffsetMap(blocks=2)
-    for offset in (5 * BLOCK, 4 * BLOCK, 3 * BLOCK, 1):
+    for offset in (5 * BLOCK, 4 * BLOCK, 3 * BLOCK, 1, 6 * BLOCK):
         known.put(offset, 1)
     assert (known.get(1), known.reaches(3 * BLOCK), known.reaches(4 * BLOCK)) == (1, True, False)
     assert not known.has_room()

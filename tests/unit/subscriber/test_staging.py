@@ -4,30 +4,20 @@ from dataclasses import replace
 
 import pytest
 
+from packhorse.messaging.api import Record
 from packhorse.wire.messages import (
     Action,
     DiscoveryMessage,
     Status,
-    StatusMessage,
     SubscriptionState,
 )
-from packhorse_services.subscriber.journal.arrivals import Mark
+from packhorse.wire.package_codec import ENTRY_HEADER
+from packhorse_services.subscriber.journal.arrivals import Arrival, Mark
 from packhorse_services.subscriber.staging.staging import Staging, StagingVerdict
 from tests.harness.clock import ManualClock
-from tests.harness.staging import START, announcement, arrival, status
+from tests.harness.staging import START, announcement, arrival, read, status
 
 REFUSALS = (Status.REMOVED, Status.REMOVED_FAILED, Status.SKIPPED)
-
-
-def read(staging: Staging, *reported: StatusMessage, said: DiscoveryMessage | None = None) -> None:
-    """Let the staging read the whole status topic, as its follower does."""
-    staging.ruling(START, arrival(0))  # what a subscription asks makes it want a reading
-    staging.covers(0)
-    if said is not None:
-        staging.announced(said)
-    for message in reported:
-        staging.status(message)
-    staging.read_to_end(staging.wanted(), said)
 
 
 def verdicts(staging: Staging, *offsets: int) -> list[StagingVerdict]:
@@ -142,6 +132,14 @@ def test_nothing_is_decided_before_the_topic_is_read_to_its_end() -> None:
     assert verdicts(staging, 0) == [StagingVerdict.ACCEPT]
 
 
+def test_r14_a_package_that_cannot_be_read_waits_like_any_other() -> None:
+    staging = Staging("golden")
+    read(staging, said=announcement(-1))
+    headers = {ENTRY_HEADER: b"\xff\xff"}
+    unreadable = Arrival(Mark(0, ""), Record("package", 0, 0, 1_000, None, headers, b""))
+    assert staging.ruling(START, unreadable).verdict is StagingVerdict.WAIT
+
+
 def test_a_test_package_waits_for_nobody() -> None:
     staging = Staging("golden")
     assert staging.ruling(START, arrival(0, action=Action.TEST)).verdict is StagingVerdict.ACCEPT
@@ -162,6 +160,13 @@ def test_what_the_golden_one_passed_without_a_word_is_accepted_once_that_is_cert
     staging.read_to_end(staging.wanted(), announcement(9))
     assert verdicts(staging, 4) == [StagingVerdict.ACCEPT]
     staging.announced(announcement(2))  # the golden one was created anew
+    assert verdicts(staging, 4) == [StagingVerdict.WAIT]
+
+
+def test_r24_what_was_announced_of_another_journal_proves_nothing_of_this_one() -> None:
+    staging = Staging("golden")
+    read(staging, said=announcement(9, journal_id="another"))
+    staging.announced(announcement(9))  # its statuses may not have been read yet
     assert verdicts(staging, 4) == [StagingVerdict.WAIT]
 
 
@@ -265,3 +270,24 @@ def test_a_subscription_that_is_moved_back_has_everything_read_again() -> None:
     assert verdicts(staging, 0) == [StagingVerdict.WAIT]
     read(staging, status(0, Status.REMOVED))
     assert verdicts(staging, 0) == [StagingVerdict.SKIP]
+
+
+def test_r24_a_subscription_that_is_in_another_journal_has_everything_read_again() -> None:
+    staging = Staging("golden")
+    read(staging, status(0, Status.IMPORTED))
+    moved = replace(START, journal_id="another")
+    assert staging.ruling(moved, arrival(0)).verdict is StagingVerdict.WAIT
+
+
+def test_r30_what_is_too_far_above_to_be_kept_is_read_once_there_is_room() -> None:
+    far = 2_048 * 4_096
+    reported = [status(offset, Status.IMPORTED) for offset in range(0, far + 1, 4_096)]
+    staging = Staging("golden")
+    read(staging, *reported, said=announcement(far))
+    assert verdicts(staging, 0, far) == [StagingVerdict.ACCEPT, StagingVerdict.WAIT]
+    near = replace(START, mark=Mark(far - 1, ""))
+    reasons = [staging.ruling(near, arrival(far)).reason for _ in range(2)]
+    assert "are being read" in reasons[1], "what lies below has made room"
+    staging.status(reported[-1])
+    staging.read_to_end(staging.wanted(), announcement(far))
+    assert staging.ruling(near, arrival(far)).verdict is StagingVerdict.ACCEPT
