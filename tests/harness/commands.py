@@ -38,10 +38,11 @@ class Following:
 
 
 @contextmanager
-def following(worker: Worker) -> Iterator[Following]:
+def following(worker: Worker, *, remembers: bool = False) -> Iterator[Following]:
     """Take the lease and follow the commands; at the block's begin all of them are read."""
     handler = CommandHandler(
-        worker.name, (worker.agent,), worker.editable, worker.journal, TOPICS.package
+        *(worker.name, (worker.agent,), worker.editable, worker.journal, TOPICS.package),
+        remembers=remembers,
     )
     follower = CommandFollower(
         worker.connections.bookkeeper,

@@ -12,6 +12,7 @@ from packhorse.db.connect import connect
 from packhorse.db.pool import ask
 from packhorse.runtime.metrics import PUBLISHER_REQUESTS
 from packhorse_services.publisher.publish import admission, publish_queue
+from packhorse_services.publisher.releases import planning
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publishing import AGENT, page
 
@@ -186,5 +187,21 @@ def test_too_many_requests_at_a_time_are_asked_to_slow_down(
         assert answer.status_code == 429
         assert answer.json()["type"] == "/problems/too-many-waiting"
         assert answer.headers["Retry-After"] == "2"
+
+    service.run(play)
+
+
+def test_r30_no_more_releases_are_open_than_may_be(
+    service: PublisherService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planning, "MOST_OPEN", 1)
+
+    async def play(service: PublisherService) -> None:
+        later = {"at": "2999-01-01T00:00:00Z"}
+        first = await service.accepted("/p", **later)
+        refused = await service.distribute("/q", **later)
+        assert (refused.status_code, refused.json()["type"]) == (429, "/problems/too-many-releases")
+        await service.client.delete(f"/releases/{first['id']}")
+        await service.accepted("/q", **later)
 
     service.run(play)

@@ -1,5 +1,6 @@
 """What was issued is sent in order, whatever is away or dies, and names its log (R24, R26)."""
 
+import threading
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +21,11 @@ from packhorse.wire.messages import (
 from packhorse_services.publisher.commands import command_rows
 from packhorse_services.publisher.commands.command_sender import CommandSender
 from tests.harness.borrowing import pooled
+from tests.harness.postgres import waiting_for_locks
 from tests.harness.publisher_commands import becomes, commands, put
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publishing import AGENT, TOPICS, JournalDouble
+from tests.harness.waiting import eventually
 
 
 def test_what_could_not_be_sent_goes_out_in_order_when_the_journal_is_back(
@@ -94,6 +97,33 @@ def test_what_has_come_of_a_command_can_be_noted_while_the_next_is_sent(
         sender.send()
     states = service.author.rows("SELECT state FROM bookkeeping.command ORDER BY command_id")
     assert (noted, states) == ([True], [("SEEN",), ("SENT",)])
+
+
+def test_r26_one_replica_sends_at_a_time_or_a_resume_could_overtake_its_pause(
+    service: PublisherService,
+) -> None:
+    url, journal, sent = service.author.database_url, service.author.journal, list[str]()
+    names = ["a" * 32, "b" * 32]
+
+    class Slow(JournalDouble):
+        """Another replica begins to send before the first append has ended."""
+
+        def append(self, topic: str, record: Outgoing) -> Future[Appended]:
+            sent.append(decode_command(record.headers, record.value).command_id)
+            if len(sent) == 1:
+                rival.start()
+                eventually(lambda: bool(waiting_for_locks(url)) or len(sent) > 1, "it waits")
+            return journal.append(topic, record)
+
+    with connect(url, "tests") as connection:
+        for name, desired in zip(names, (DesiredState.PAUSE, DesiredState.RUN), strict=True):
+            command_rows.write(connection, ControlCommand(name, "sub1", AGENT, desired, "op"))
+    with pooled(url, "tests") as pool:
+        sender = CommandSender(pool, Slow(journal), TOPICS.command, AGENT, SystemClock())
+        rival = threading.Thread(target=sender.send)
+        sender.send()
+        rival.join()
+    assert sent == names
 
 
 def test_a_column_that_a_newer_release_has_added_is_passed_over(database_url: str) -> None:

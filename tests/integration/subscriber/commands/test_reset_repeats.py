@@ -9,6 +9,7 @@ from tests.harness.commands import following, reset
 from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.postgres import Databases
 from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, position_of, tamper
+from tests.integration.subscriber.conftest import Workers
 
 
 @pytest.fixture(params=["memory", "sql"])
@@ -72,3 +73,17 @@ def test_r27_a_reset_forward_forgets_no_producer(feed: Feed, worker: Worker) -> 
         worker.run()
     worker.send_statuses()
     assert [status.offset for status in feed.statuses()] == [old, old + 1]
+
+
+def test_r27_an_id_that_is_remembered_is_known_after_a_reset(feed: Feed, workers: Workers) -> None:
+    feed.producer = "author"
+    message = feed.message(Action.ADD, ["/a"], (), [page("/a", 1)])
+    feed.append(message)
+    middle = feed.add(page("/a", 2))
+    feed.append(feed.renumbered(message))
+    worker = workers(remember_h=1.0)
+    with following(worker, remembers=True) as follower:
+        worker.run()
+        assert reset(follower, feed, middle)[0] is CommandState.APPLIED
+        worker.run()
+    assert content_of(worker.url)["/a"][1] == {"version": 2}
