@@ -210,7 +210,7 @@ def _remember(connection: Connection, to: ResetTarget) -> None:
         connection.execute(
             """
             INSERT INTO bookkeeping.applied_package (publisher_agent, package_id)
-            SELECT DISTINCT %s, package_id FROM unnest(%s::text[]) AS known (package_id)
+            SELECT %s, package_id FROM unnest(%s::text[]) AS known (package_id)
             WHERE package_id <> '' ON CONFLICT DO NOTHING
             """,
             (to.agent, list(to.package_ids)),

@@ -99,7 +99,7 @@ def test_a_reset_below_where_it_began_undoes_that(connection: Connection) -> Non
 def test_r27_where_nothing_comes_again_nothing_is_forgotten(
     connection: Connection, offset: int, started: int
 ) -> None:
-    reset.move(connection, 2, to(offset))
+    reset.move(connection, 2, to(offset, package_ids=("p4",)))
     position = [("j1", 2, offset, f"p{offset}", started, False)]
     assert known(connection, "main") == {**ALL, "position": position}
 
