@@ -1,5 +1,6 @@
 """The cleanup when something fails: journal, store, clocks, its own process."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,9 @@ import pytest
 
 from packhorse.blobs.api import BlobStoreUnavailable
 from packhorse.messaging.api import JournalUnavailable, TopicSpec
-from packhorse_services.cleanup import ledger
+from packhorse.runtime import audit
+from packhorse.runtime.audit import AuditOutcome
+from packhorse_services.cleanup import ledger, sweep
 from packhorse_services.cleanup.cleanup_lock import CleanupLock, CleanupLockLost
 from packhorse_services.cleanup.report import CleanupRun, RunState
 from packhorse_services.cleanup.runner import run_by_hand
@@ -46,6 +49,53 @@ def test_an_error_of_the_journal_removes_nothing(stage: Stage, method: str) -> N
     assert _last(stage).error == "the broker is away"
     stage.run()
     assert not stage.has(old)
+
+
+def test_r21_a_record_that_cannot_be_read_may_name_what_would_go(stage: Stage) -> None:
+    old = stage.publish()
+    stage.publish()
+    stage.forget_log(before=1)
+    unread = stage.journal.read_at(TOPIC, 1)
+    assert unread is not None
+    unread.damage = "its page is torn"  # of the very record that the log in memory gives out
+    with pytest.raises(JournalUnavailable, match="its page is torn"):
+        stage.run()
+    assert stage.has(old)
+
+
+def test_who_was_replaced_stops_reading_the_log(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "_BEAT_S", -1)
+    stage.publish()
+    stage.publish()
+    stage.forget_log(before=1)
+
+    def replaced(*arguments: Any, **named: Any) -> Any:
+        stage.database.execute("UPDATE bookkeeping.cleanup SET epoch = epoch + 1")
+        reader = stage.journal.reader(*arguments, **named)
+        monkeypatch.setattr(reader, "poll", lambda *_, **__: pytest.fail("it reads on"))
+        return reader
+
+    with pytest.raises(CleanupLockLost):
+        stage.run(journal=Altered(stage.journal, {"reader": replaced}))
+
+
+def test_runs_are_in_the_audit_log_and_dry_ones_are_not(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(topic: str) -> Any:
+        raise JournalUnavailable(topic)
+
+    caplog.set_level(logging.INFO, audit.LOGGER)
+    stage.run(dry_run=True)
+    with pytest.raises(JournalUnavailable):
+        stage.run(journal=Altered(stage.journal, {"bounds": fail}))
+    run = stage.run()
+    failed, done = [vars(one) for one in caplog.records if one.name == audit.LOGGER]
+    assert (failed["outcome"], failed["reason"]) == (AuditOutcome.FAILED, "JournalUnavailable")
+    assert (done["outcome"], done["caller"]) == (AuditOutcome.DONE, "hand")
+    assert (done["operation"], done["object"]) == ("cleanupRun", f"/cleanup/runs/{run.id}")
 
 
 def test_r21_a_cleanup_whose_topic_is_not_the_publishers_removes_nothing(stage: Stage) -> None:

@@ -41,6 +41,19 @@ def test_by_hand_it_waits_for_no_job_and_is_alone(stage: Stage) -> None:
         stage.run()
 
 
+def test_nobody_takes_over_within_a_transaction(stage: Stage) -> None:
+    taking_over = "SELECT FROM bookkeeping.cleanup FOR UPDATE NOWAIT"
+    with acquire_lock(stage.url) as lock:
+        with lock.transaction(), pytest.raises(psycopg.errors.LockNotAvailable):
+            stage.database.execute(taking_over)
+        stage.database.execute(taking_over)
+
+
+def test_a_cleaner_that_is_paused_for_minutes_loses_its_session(stage: Stage) -> None:
+    with acquire_lock(stage.url) as lock:
+        assert lock.connection.execute("SHOW idle_session_timeout").fetchall() == [("5min",)]
+
+
 def test_a_paused_cleaner_loses_its_session_with_the_lease_of_its_worker(
     stage: Stage, store: Store
 ) -> None:

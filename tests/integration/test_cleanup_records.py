@@ -83,6 +83,8 @@ def test_a_packages_body_is_shown_wherever_it_is(log: Log, inline_bytes: int) ->
     assert one.nodes[0]["properties"] == {"title": "News"}
     assert one.nodes[0]["binaries"]["data"]["length"] == 7
     assert not one.more_nodes
+    inline = f"{one.message['entry']['body_length']} bytes" if inline_bytes else None
+    assert one.message["body"]["inline"] == inline
     assert one.model_dump_json(), "JSON can hold it"
     [without] = log.read()
     assert without.nodes is None
@@ -97,7 +99,10 @@ def test_r30_what_is_shown_of_a_body_is_bounded(log: Log, size: int, shown: int)
     assert (len(one.nodes), one.more_nodes, one.wrong) == (shown, True, "")
 
 
-@pytest.mark.parametrize("properties", ['{"a": "\\ud800"}', '{"a": ' + "[" * 300 + "]" * 300 + "}"])
+@pytest.mark.parametrize(
+    "properties",
+    ['{"a": "\\ud800"}', *('{"a": ' + "[" * n + "]" * n + "}" for n in (300, 100_000)), "no JSON"],
+)
 def test_r30_what_json_can_not_hold_spoils_no_page(log: Log, properties: str) -> None:
     log.package(1, nodes=[Node("/odd", "page", properties)])
     log.package(2)
@@ -145,14 +150,28 @@ def test_they_are_read_by_offset_by_time_or_the_newest(log: Log) -> None:
         log.read(partition=1)
 
 
+def test_r30_a_damaged_record_and_a_made_up_time_are_shown(log: Log) -> None:
+    for number in range(2):
+        log.package(number)
+    torn, odd = (log.journal.read_at(TOPICS.package, offset) for offset in (0, 1))
+    assert torn is not None
+    assert odd is not None
+    # The log in memory gives out what it keeps.
+    torn.headers, torn.time_ms, torn.damage = {}, 0, "its page is torn"
+    odd.time_ms = 10**18
+    damaged, strange = log.read()
+    assert (damaged.time, damaged.wrong) == (None, "its page is torn")
+    assert (strange.time, strange.wrong) == (None, "")
+
+
 def test_r30_what_is_no_message_is_shown_with_the_reason(log: Log) -> None:
-    log.append(TOPICS.package, Encoded({}, b"x"))
+    log.append(TOPICS.package, Encoded({"message-type": b"x" * 1_000}, b"x"))
     good = encode_package(PackageMessage(PackageEntry("p1", "main", Action.TEST)))
     log.append(TOPICS.package, Encoded(good.headers, b"\xff"))
     log.package(2, inline_bytes=0)
     log.blobs.delete(package_key("dstrpck-2-0badcafe"))
     strange, cut, missing = log.read(bodies=True)
-    assert strange.wrong == "it is no message of packhorse"
+    assert (strange.wrong, strange.type) == ("it is no message of packhorse", "x" * 100)
     assert cut.message is None
     assert cut.wrong
     assert missing.message is not None

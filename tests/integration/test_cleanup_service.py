@@ -12,9 +12,11 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
+from prometheus_client import REGISTRY
 from pydantic import ValidationError
 
 from packhorse.db.connect import connect
+from packhorse.messaging.api import Bounds, JournalUnavailable
 from packhorse.messaging.open import open_journal
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.http import Service
@@ -23,7 +25,7 @@ from packhorse.runtime.metrics import CLEANUP_LAST_SUCCESS
 from packhorse.runtime.principal import Principal
 from packhorse_services.cleanup import cleanup_lock, ledger
 from packhorse_services.cleanup.app import _show_success, cleanup_service
-from packhorse_services.cleanup.cleanup_lock import CleanupBusy, acquire_lock
+from packhorse_services.cleanup.cleanup_lock import CleanupBusy, CleanupLockLost, acquire_lock
 from packhorse_services.cleanup.report import RunState
 from packhorse_services.cleanup.settings import Settings
 from tests.harness.cleanup import Altered, Stage, staged
@@ -36,6 +38,10 @@ from tests.harness.waiting import eventually
 def stage(database_url: str, tmp_path: Path) -> Iterator[Stage]:
     with staged(database_url, tmp_path / "blobs") as stage:
         yield stage
+
+
+def away(topic: str) -> Bounds:
+    raise JournalUnavailable(topic)
 
 
 def _runs(stage: Stage) -> list[Any]:
@@ -261,4 +267,28 @@ def test_every_replica_and_every_start_shows_when_the_last_run_succeeded(
     assert shown() == 0, "it has removed nothing"
     run = stage.run()
     assert run.ended_at is not None
+    with pytest.raises(JournalUnavailable):
+        stage.run(journal=Altered(stage.journal, {"bounds": away}))
     assert shown() == pytest.approx(run.ended_at.timestamp(), abs=0.001)
+
+
+def test_runs_and_what_they_remove_are_counted(stage: Stage) -> None:
+    names = [("runs", "outcome", one) for one in ("failed", "lost", "succeeded")]
+    names += [(one, "reason", "forgotten") for one in ("removed", "removed_bytes")]
+
+    def counted() -> list[float]:
+        samples = [(f"packhorse_cleanup_{name}_total", {label: one}) for name, label, one in names]
+        return [REGISTRY.get_sample_value(*sample) or 0 for sample in samples]
+
+    def replaced(topic: str) -> Bounds:
+        stage.database.execute("UPDATE bookkeeping.cleanup SET epoch = epoch + 1")
+        return stage.journal.bounds(topic)
+
+    old, before = stage.publish(), counted()
+    stage.forget_log()
+    for bounds, error in ((away, JournalUnavailable), (replaced, CleanupLockLost)):
+        with pytest.raises(error):
+            stage.run(journal=Altered(stage.journal, {"bounds": bounds}))
+    stage.run()
+    more = [now - then for now, then in zip(counted(), before, strict=True)]
+    assert more == [1, 1, 1, 1, len(old)]

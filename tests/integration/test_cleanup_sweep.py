@@ -177,12 +177,26 @@ def test_r24_offsets_of_another_journal_decide_nothing(stage: Stage) -> None:
     assert stage.rows() == {package: 500}
 
 
+def test_r24_a_dry_run_takes_no_journal_for_the_one_of_the_offsets(stage: Stage) -> None:
+    package = stage.publish()
+    stage.run()
+    moved = Altered(stage.journal, {"identity": lambda topic: "moved"})
+    for _ in range(2):
+        stage.run(journal=moved, dry_run=True)
+    assert stage.rows() == {package: 0}
+    stage.publish()
+    stage.run(journal=moved)
+    assert stage.rows()[package] == 1, "its offset is known no longer"
+
+
 def test_a_package_appended_twice_stays_as_long_as_either_copy(stage: Stage) -> None:
     """A publisher that was paused may append again what is in the log (R27)."""
     twice = stage.publish()
     stage.publish()
     second = stage.append(twice)
     stage.forget_log(before=1)
+    assert stage.run(dry_run=True).kept["named_by_the_log"] == 1
+    assert stage.rows()[twice] == 0
     assert stage.run().kept["named_by_the_log"] == 1
     assert stage.has(twice)
     assert stage.rows()[twice] == second
@@ -242,6 +256,7 @@ def test_an_orphan_that_is_committed_between_mark_and_removal_stays(stage: Stage
 def test_more_than_one_run_may_do_is_done_by_the_next(stage: Stage) -> None:
     packages = [stage.publish() for _ in range(5)]
     stage.forget_log()
+    stage.run(most=2, dry_run=True)
     for left, jobs in ((3, 1), (1, 2), (0, 2)):
         stage.run(most=2)
         assert sum(map(stage.has, packages)) == left
@@ -257,6 +272,9 @@ def test_orphans_that_the_log_names_ask_for_no_other_run(stage: Stage) -> None:
     assert stage.run(most=2).kept["named_by_the_log"] == 2
     assert all(map(stage.has, packages))
     assert stage.database.execute("SELECT FROM jobs.job").fetchall() == []
+    stage.forget_log()
+    assert stage.run(most=2).totals["orphan"].count == 2
+    assert len(stage.database.execute("SELECT FROM jobs.job").fetchall()) == 1
 
 
 def test_binaries_snapshots_and_strangers_files_are_left_alone(

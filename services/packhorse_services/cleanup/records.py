@@ -127,7 +127,7 @@ class Records:
         message, nodes, more, wrong = None, None, False, record.damage
         decode = _DECODERS.get(kind)
         try:
-            if decode is not None and not wrong:
+            if decode is not None:
                 decoded = decode(record.headers, record.value)
                 message = plain(asdict(decoded))
                 if bodies and isinstance(decoded, PackageMessage):
