@@ -1,6 +1,7 @@
 """What the journal keeps, changed over HTTP: retentions, and discarding up to an offset (R4)."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,14 @@ Ask = Callable[..., httpx.Response]
 
 
 @pytest.fixture
-def stage(database_url: str, tmp_path: Path) -> Iterator[Stage]:
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def stage(database_url: str, tmp_path: Path, clock: ManualClock) -> Iterator[Stage]:
     """Its journal's clock stands still, years ago."""
-    journal = MemoryJournal(MemoryLog(ManualClock()))
+    journal = MemoryJournal(MemoryLog(clock))
     with staged(database_url, tmp_path / "blobs", journal) as stage:
         yield stage
 
@@ -103,6 +109,8 @@ def test_r13_who_has_not_imported_is_named_and_loses_nothing_unless_named(
     named = [name for name, _ in lost]
     done = ask("POST", "/journal/discard", up_to=3, leave_behind=named)
     assert left(done) == lost
+    seen = {one["announced_at"] for one in done.json()["left_behind"]}
+    assert seen == {"1970-01-01T00:00:00.001000Z"}
     assert stage.journal.bounds(TOPIC) == Bounds(4, 5)
 
 
@@ -164,6 +172,17 @@ def test_a_shorter_retention_by_which_nothing_goes_asks_for_nobody(stage: Stage,
     path = "/journal/topics/package/retention"
     assert ask("PUT", path, retention_s=3 * DAY_S).status_code == 200
     assert kept(ask)["package"] == 3 * DAY_S
+    assert left(ask("POST", "/journal/discard", up_to=1)) == []
+
+
+def test_a_shorter_retention_in_which_all_were_published_asks_for_nobody(
+    stage: Stage, ask: Ask, clock: ManualClock
+) -> None:
+    clock.advance(time.time() - clock.wall_ms() / 1000)
+    stage.publish()
+    announce(stage, "slow", -1)
+    path = "/journal/topics/package/retention"
+    assert ask("PUT", path, retention_s=3 * DAY_S).status_code == 200
 
 
 def test_r4_a_shorter_retention_of_packages_asks_for_those_who_lose_them_too(
