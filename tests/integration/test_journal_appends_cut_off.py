@@ -114,6 +114,28 @@ def test_r3_a_lost_group_is_not_taken_for_anothers_at_the_same_offset(
     assert _log(direct, topic) == [b"first", b"equal"]
 
 
+def test_r3_a_lost_group_that_would_have_been_the_first_is_not_appended(
+    relay: CuttingRelay, cut_off: Journal, direct: Journal
+) -> None:
+    empty = create(direct)
+    relay.cut_before(b"COMMIT")
+    with pytest.raises(NotAppended):
+        cut_off.append(empty, Outgoing(b"lost")).result(DEADLINE_S)
+    assert append_all(cut_off, empty, [b"again"]) == [Appended(0, 0)]
+
+
+def test_r3_nobody_knows_of_a_group_whose_place_was_forgotten(
+    relay: CuttingRelay, cut_off: Journal, direct: Journal, topic: str
+) -> None:
+    relay.cut_after(b"COMMIT")
+    with _slow_lookups(relay):
+        future = cut_off.append(topic, Outgoing(b"forgotten"))
+        eventually(lambda: direct.bounds(topic).next == 2, "the commit")
+        direct.truncate(topic, 2)
+    with pytest.raises(AppendUnknown, match="moved on"):
+        future.result(DEADLINE_S)
+
+
 @contextmanager
 def _slow_lookups(relay: CuttingRelay) -> Iterator[None]:
     """Keep the appender from looking into the log before the block has ended."""

@@ -246,6 +246,15 @@ def test_readers_that_wait_take_turns_with_one_connection(database_url: str) -> 
     journal.close()
 
 
+def test_a_reader_that_was_at_the_end_looks_at_once_where_it_was_sent(journal: Journal) -> None:
+    topic = create(journal)
+    append_all(journal, topic, [b"first"])
+    with journal.reader(topic, LogEnd.NEXT) as reader:
+        assert list(reader.poll(0.3)) == []
+        reader.seek(0)
+        assert [record.value for record in reader.poll(5.0)] == [b"first"]
+
+
 def test_what_was_appended_before_a_poll_without_waiting_is_found(journal: Journal) -> None:
     topic = create(journal)
     with journal.reader(topic, LogEnd.NEXT) as reader:

@@ -132,6 +132,13 @@ def test_times_never_fall_when_the_databases_clock_does(
     assert record is not None
     assert record.time_ms == future
     assert journal.offset_at(topic, future) == 35
+    journal.close()
+    reopened = SqlJournal(database_url, "after a restart")
+    append_all(reopened, topic, [b"y"])
+    record = reopened.read_at(topic, 36)
+    reopened.close()
+    assert record is not None
+    assert record.time_ms == future
 
 
 def test_r3_a_server_that_does_not_keep_commits_is_a_fault(
@@ -146,3 +153,17 @@ def test_r3_a_server_that_does_not_keep_commits_is_a_fault(
     [sentence] = reopened.check_topics([])
     reopened.close()
     assert "set synchronous_commit = on" in sentence
+
+
+def test_a_server_that_is_a_standby_is_a_fault(database_url: str) -> None:
+    name = database_url.rpartition("/")[2]
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA standby")
+        connection.execute(
+            "CREATE FUNCTION standby.pg_is_in_recovery() RETURNS boolean RETURN true"
+        )
+        connection.execute(f"ALTER DATABASE {name} SET search_path = standby, pg_catalog")
+    journal = SqlJournal(database_url, "check")
+    [sentence] = journal.check_topics([])
+    journal.close()
+    assert "is a standby" in sentence

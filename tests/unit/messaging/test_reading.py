@@ -16,7 +16,14 @@ from packhorse.messaging.api import (
     TopicSpec,
 )
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
-from packhorse.messaging.reading import LogCut, follow, keep_following, read_range, read_to
+from packhorse.messaging.reading import (
+    LogCut,
+    Polled,
+    follow,
+    keep_following,
+    read_range,
+    read_to,
+)
 from packhorse_services.subscriber.commands import reset
 from tests.harness.clock import ManualClock
 from tests.harness.publishing import JournalDouble
@@ -60,12 +67,17 @@ class SlowJournal(JournalDouble):
 
 
 @pytest.fixture
-def journal() -> SlowJournal:
-    journal = SlowJournal(MemoryJournal(MemoryLog()))
+def quick() -> MemoryJournal:
+    journal = MemoryJournal(MemoryLog())
     journal.create_topics([TopicSpec(TOPIC)])
     for number in range(4):
         journal.append(TOPIC, Outgoing(b"%d" % number))
     return journal
+
+
+@pytest.fixture
+def journal(quick: MemoryJournal) -> SlowJournal:
+    return SlowJournal(quick)
 
 
 def test_an_empty_poll_is_no_end(journal: SlowJournal) -> None:
@@ -75,6 +87,13 @@ def test_an_empty_poll_is_no_end(journal: SlowJournal) -> None:
 def test_nothing_beyond_the_end_is_given(journal: SlowJournal) -> None:
     assert [record.offset for record in read_range(journal, TOPIC, 0, 2)] == [0, 1]
     assert list(read_range(journal, TOPIC, 2, 2)) == []
+
+
+def test_a_batch_that_goes_beyond_the_end_is_cut_and_comes_without_values(
+    quick: MemoryJournal,
+) -> None:
+    found = [(record.offset, record.value) for record in read_range(quick, TOPIC, 1, 3)]
+    assert found == [(1, b""), (2, b"")]
 
 
 def test_a_reader_that_gives_nothing_is_given_up(journal: SlowJournal) -> None:
@@ -138,6 +157,24 @@ def test_following_ends_when_it_is_asked_to(journal: SlowJournal) -> None:
         for _ in follow(reader, stopping, ManualClock(), is_over=lambda: False):
             stopping.set()
         assert reader.polls == 1
+
+
+class WokenReader(Reader):
+    woken = 0
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_reader_is_woken_while_it_is_polled_and_no_longer() -> None:
+    polled, reader = Polled(), WokenReader()
+    with polled.polling(reader):
+        polled.wake()
+    polled.wake()
+    assert reader.woken == 1
 
 
 class CountingClock(ManualClock):

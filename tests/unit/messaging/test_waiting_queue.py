@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from packhorse.messaging.api import NotAppended, Outgoing
+from packhorse.messaging.api import AppendUnknown, NotAppended, Outgoing
 from packhorse.messaging.sql.appender import SqlAppender
 from packhorse.messaging.sql.catalogue import SqlTopic
 from packhorse.messaging.sql.group import GroupWriter
@@ -81,11 +81,25 @@ class AwayWriter(GroupWriter):
     """Fails its first group, once it may."""
 
     def __init__(self) -> None:
-        self.may_fail = threading.Event()
+        self.asked, self.may_fail = threading.Event(), threading.Event()
 
     def topics(self, names: Sequence[str]) -> dict[str, SqlTopic]:
+        self.asked.set()
         self.may_fail.wait(120)
         raise NotAppended("the database is away")
+
+
+def test_r3_what_a_close_has_no_time_for_is_unknown() -> None:
+    writer = AwayWriter()
+    appender = SqlAppender(writer)
+    under_way = appender.submit("topic", Outgoing(b"under way"))
+    assert writer.asked.wait(120)
+    waiting = appender.submit("topic", Outgoing(b"waiting"))
+    appender.close(0)
+    assert isinstance(under_way.exception(0), AppendUnknown)
+    assert isinstance(waiting.exception(0), AppendUnknown)
+    writer.may_fail.set()
+    appender.close(120)
 
 
 def test_what_no_longer_fails_with_a_group_is_put_when_its_failure_can_be_seen(
