@@ -191,10 +191,30 @@ def test_a_topic_that_grew_again_is_noticed_when_a_snapshot_is_taken(site: Site)
     site.log.append(numbered("p", 5))
     site.memory.remove_topic(TOPIC)
     site.journal.create_topics([TopicSpec(TOPIC)])
+    site.open().append(numbered("q", 1))
     for _ in range(3):
         site.journal.append(TOPIC, Outgoing(b"foreign"))
     site.log.take_snapshot()
-    assert site.log.last_sequence("p") is None
+    assert (site.log.last_sequence("p"), site.log.last_sequence("q")) == (None, 1)
+
+
+def test_r24_to_begin_anew_is_tried_again_when_the_journal_was_away(site: Site) -> None:
+    site.log.append_all([numbered("p", s) for s in range(2)])
+    site.memory.remove_topic(TOPIC)
+    site.journal.create_topics([TopicSpec(TOPIC)])
+    site.journal.blind_after = 1
+    with pytest.raises(JournalUnavailable):
+        site.log.last_sequence("p")
+    site.journal.heal()
+    assert site.log.append(numbered("p", 0)) == Answer(0)
+
+
+def test_what_is_known_is_read_from_the_partition_of_the_key(site: Site) -> None:
+    site.journal.create_topics([TopicSpec("keyed", partitions=4)])
+    assert site.journal.partition_of("keyed", "agent") != 0
+    for duplicate in (False, True):
+        log = DeduplicatedLog(site.journal, "keyed", MemorySnapshots(), name="n", key="agent")
+        assert log.append(numbered("p", 1)).duplicate is duplicate
 
 
 def test_records_of_others_lie_between_and_change_nothing(site: Site) -> None:
@@ -242,12 +262,16 @@ def test_an_owner_that_was_paused_past_retention_learns_from_its_snapshot(site: 
         paused.append(numbered("p", 2, epoch=1))
 
 
-def test_nothing_is_appended_when_the_state_cant_be_recovered(site: Site) -> None:
+def test_nothing_is_appended_before_the_state_is_recovered(site: Site) -> None:
+    site.log.append(numbered("p", 1))
+    site.log.take_snapshot()
+    site.journal.truncate(TOPIC, 1)
+    again = site.open()
     site.journal.blind_after = 0
     with pytest.raises(JournalUnavailable):
-        site.log.append(numbered("p", 1))
+        again.append(numbered("p", 2))
     site.journal.blind_after = None
-    assert site.log.append(numbered("p", 1)) == Answer(0)
+    assert again.append_all([numbered("p", 1), numbered("p", 2)]) == [Answer(None), Answer(1)]
 
 
 @pytest.mark.parametrize("log_fails", ["store", "journal"])

@@ -1,4 +1,4 @@
-"""The append layer over journals that fail one append while an earlier one is under way (R26)."""
+"""What becomes of each message of a batch of which another one fails, or is under way (R26)."""
 
 from concurrent.futures import Future
 
@@ -8,8 +8,9 @@ from packhorse.errors import PackhorseError
 from packhorse.messaging import deduplicated
 from packhorse.messaging.api import Appended, NotAppended, Outgoing, RecordTooLarge, TopicSpec
 from packhorse.messaging.deduplicated import Answer, DeduplicatedLog, Outcome, SequenceOvertaken
+from packhorse.messaging.deduplication import ProducerFenced
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
-from tests.harness.deduplication import MemorySnapshots, numbered
+from tests.harness.deduplication import BlindJournal, MemorySnapshots, numbered
 
 TOPIC = "events"
 
@@ -78,3 +79,14 @@ def test_nothing_is_appended_behind_what_was_refused_at_once(
 ) -> None:
     monkeypatch.setattr(deduplicated, "_FUTURE_S", 0)
     assert kinds(Full(), 3) == [NotAppended] * 3
+
+
+def test_a_fenced_message_costs_the_others_nothing() -> None:
+    journal = BlindJournal(MemoryJournal(MemoryLog()))
+    journal.create_topics([TopicSpec(TOPIC)])
+    log = DeduplicatedLog(journal, TOPIC, MemorySnapshots(), name="owner")
+    log.append(numbered("p", 1, epoch=2))
+    fenced, other, later = numbered("p", 2), numbered("q", 1), numbered("q", 2)
+    assert [type(one) for one in log.append_all([fenced, other])] == [ProducerFenced, Answer]
+    journal.blind_after = 0
+    assert [type(one) for one in log.append_all([fenced, later])] == [ProducerFenced, NotAppended]
