@@ -1,15 +1,19 @@
 """What only the folder store promises: crashes, links, modes, full disks."""
 
+import errno
 import os
 import resource
 import signal
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from packhorse.blobs import filesystem
 from packhorse.blobs.api import BlobCorrupt, BlobStore, BlobStoreUnavailable, package_key
+from packhorse.blobs.folders import KINDS, Folders
 from packhorse.blobs.open import open_blobs
 from tests.harness.command_line import program
 
@@ -120,6 +124,80 @@ def test_r22_a_remover_that_is_killed_anywhere_loses_no_blob_in_use(root: Path, 
     assert at > 3
 
 
+def noted(monkeypatch: pytest.MonkeyPatch, *names: str) -> list[str]:
+    """Return to what the names of these calls of the system are added from now on."""
+    done: list[str] = []
+
+    def noting(name: str, real: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: Any, **named: Any) -> object:
+            done.append(name)
+            return real(*arguments, **named)
+
+        return call
+
+    for name in names:
+        monkeypatch.setattr(os, name, noting(name, getattr(os, name)))
+    return done
+
+
+def test_a_machine_that_crashes_leaves_no_name_without_its_bytes_and_loses_none_that_was_told(
+    blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = noted(monkeypatch, "write", "fsync", "link")
+    monkeypatch.setattr(filesystem, "_syncfs", lambda _: done.append("syncfs") or 0)
+    for _ in range(2):  # who linked it may not have come to the folder yet
+        blobs.put(KEY, [b"x"])
+        assert done == ["write", "fsync", "link", "fsync"]
+        done.clear()
+    blobs.put_many({KEY: b"x"})
+    assert done == ["write", "syncfs", "link", "syncfs"]
+
+
+def test_a_machine_that_crashes_keeps_the_new_folders(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[str] = []
+
+    def fsync(descriptor: int) -> None:
+        flushed.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    open_blobs(str(root)).close()
+    assert flushed == [*(str(root / kind) for kind in KINDS), str(root)]
+
+
+def test_where_there_are_no_links_a_file_is_renamed(
+    blobs: BlobStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, "no links")
+
+    monkeypatch.setattr(os, "link", refuse)
+    assert blobs.put(KEY, [b"x"]).created
+    assert b"".join(blobs.get(KEY)) == b"x"
+    assert list((root / "incoming").iterdir()) == []
+
+
+def test_r22_what_is_renewed_while_it_is_removed_is_there_again_at_once(
+    blobs: BlobStore, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders, answers = Folders(root), iter((True, False))
+    blobs.put(KEY, [b"content"])
+    done = noted(monkeypatch, "link", "fsync", "unlink")
+    assert not folders.remove_if(KEY, lambda _: next(answers))
+    assert done == ["link", "fsync", "unlink"]
+    assert b"".join(blobs.get(KEY)) == b"content"
+    assert list((root / "incoming").iterdir()) == []
+    folders.close()
+
+
+def test_what_was_removed_does_not_come_back(blobs: BlobStore, root: Path) -> None:
+    blobs.put(KEY, [b"content"])
+    assert blobs.delete_unless_renewed(KEY, (root / KEY).stat().st_mtime_ns // 1_000_000)
+    open_blobs(str(root)).close()
+    assert blobs.head(KEY) is None
+
+
 def test_what_is_not_wanted_is_not_even_touched(blobs: BlobStore, root: Path) -> None:
     """Whoever reads or renews a blob that a removal leaves alone finds it at any moment."""
     blobs.put(KEY, [b"content"])
@@ -159,6 +237,14 @@ def test_a_link_in_the_store_is_not_followed(blobs: BlobStore, root: Path, tmp_p
         blobs.head(KEY)
     assert not blobs.put(KEY, [b"x"]).created
     assert secret.read_text() == "secret"
+
+
+def test_a_pipe_in_the_store_is_not_read(blobs: BlobStore, root: Path) -> None:
+    os.mkfifo(root / KEY)
+    with pytest.raises(BlobCorrupt, match="no plain file"):
+        list(blobs.get(KEY))
+    with pytest.raises(BlobCorrupt, match="no plain file"):
+        blobs.head(KEY)
 
 
 def test_a_linked_folder_is_not_followed(blobs: BlobStore, root: Path, tmp_path: Path) -> None:
