@@ -141,7 +141,7 @@ def noted(monkeypatch: pytest.MonkeyPatch, *names: str) -> list[str]:
 
 
 def test_a_machine_that_crashes_leaves_no_name_without_its_bytes_and_loses_none_that_was_told(
-    blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
+    blobs: BlobStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = noted(monkeypatch, "write", "fsync", "link")
     monkeypatch.setattr(filesystem, "_syncfs", lambda _: done.append("syncfs") or 0)
@@ -151,6 +151,7 @@ def test_a_machine_that_crashes_leaves_no_name_without_its_bytes_and_loses_none_
         done.clear()
     blobs.put_many({KEY: b"x"})
     assert done == ["write", "syncfs", "link", "syncfs"]
+    assert list((root / "incoming").iterdir()) == []
 
 
 def test_a_machine_that_crashes_keeps_the_new_folders(

@@ -8,11 +8,19 @@ from packhorse.messaging.numbered import BadNumber, Numbered, number_of
 
 @pytest.mark.parametrize(
     ("producer", "epoch", "sequence"),
-    [("", 1, 1), ("x" * 256, 1, 1), ("a\nb", 1, 1), ("p", 0, 1), ("p", 1, -1), ("p", 1, 2**63)],
+    [
+        *[("", 1, 1), ("x" * 256, 1, 1), ("a\nb", 1, 1)],
+        *[("p", 0, 1), ("p", 2**53, 1), ("p", 1, -1), ("p", 1, 2**53)],
+    ],
 )
 def test_a_number_that_is_none_is_refused(producer: str, epoch: int, sequence: int) -> None:
     with pytest.raises(BadNumber):
         Numbered(producer, epoch, sequence, Outgoing(b""))
+
+
+def test_the_largest_number_comes_back_from_the_headers() -> None:
+    largest = Numbered("x" * 255, 2**53 - 1, 2**53 - 1, Outgoing(b""))
+    assert number_of(largest.outgoing(None).headers) == largest.number
 
 
 @pytest.mark.parametrize(
