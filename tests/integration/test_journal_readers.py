@@ -176,16 +176,32 @@ def test_r24_a_reader_ends_when_its_topic_is_created_anew(
             reader.poll(1.0)
 
 
+def _only_table(connection: psycopg.Connection) -> str:
+    [(table,)] = connection.execute(
+        "SELECT format('journal.records_%s_%s', partition_id, first_offset) FROM journal.segment"
+    ).fetchall()
+    return str(table)
+
+
+def test_r32_headers_that_nobody_has_packed_are_damage_and_the_next_record_is_read(
+    database_url: str, journal: Journal, topic: str
+) -> None:
+    append_all(journal, topic, [b"0", b"1"])
+    with psycopg.connect(database_url) as connection:
+        spoil = f'UPDATE {_only_table(connection)} SET headers = %s WHERE "offset" = 0'
+        connection.execute(spoil, (b"\xff",))
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
+        damaged, sound = read_until(reader, 2)
+    assert "key or headers are none" in damaged.damage
+    assert (damaged.offset, damaged.value, sound.value) == (0, b"", b"1")
+
+
 def test_r2_a_hole_that_somebody_made_is_reported_and_never_jumped(
     database_url: str, journal: Journal, topic: str
 ) -> None:
     append_all(journal, topic, [str(number).encode() for number in range(10)])
     with psycopg.connect(database_url) as connection:
-        [(table,)] = connection.execute(
-            "SELECT format('journal.records_%s_%s', partition_id, first_offset)"
-            " FROM journal.segment"
-        ).fetchall()
-        connection.execute(f'DELETE FROM {table} WHERE "offset" = 4')
+        connection.execute(f'DELETE FROM {_only_table(connection)} WHERE "offset" = 4')
     with journal.reader(topic, LogEnd.OLDEST) as reader:
         assert [record.value for record in read_until(reader, 4)] == [b"0", b"1", b"2", b"3"]
         for _ in range(2):

@@ -121,6 +121,15 @@ def test_r4_times_are_found_across_segments(journal: Journal, topic: str) -> Non
     assert journal.offset_at(topic, record.time_ms + 1) == 35
 
 
+def test_r4_a_time_that_was_forgotten_is_found_at_the_oldest_record(
+    journal: Journal, topic: str
+) -> None:
+    record = journal.read_at(topic, 28)
+    assert record is not None
+    journal.truncate(topic, 29)
+    assert journal.offset_at(topic, record.time_ms) == 29
+
+
 def test_times_never_fall_when_the_databases_clock_does(
     database_url: str, journal: Journal, topic: str
 ) -> None:
