@@ -5,7 +5,7 @@ import functools
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 import httpx
 from httpx_sse import SSEError, aconnect_sse
@@ -211,8 +211,8 @@ class AsyncClient(Configured):
                 else:
                     effect = steps.send(given)
         except StopIteration as end:
-            result: T = end.value
-            return result
+            effect = given = Pause()  # what was raised may keep this frame for a while, but no part
+            return cast("T", end.value)
         except ClientError as error:  # not through which generators it came
             raise error.with_traceback(None) from error.__cause__
 

@@ -17,7 +17,7 @@ from tests.harness.played_blobs import Blobs, pattern, played_blobs
 from tests.harness.played_service import Service, fine, problem
 
 LARGE = 32 * 1024**2
-MEMORY = LARGE // 2
+MEMORY = LARGE * 5 // 8
 SMALLER = LARGE // 4
 """What the other languages' programs hold in memory is not measured."""
 Ask = Callable[..., Any]
@@ -66,7 +66,7 @@ def ask(kind: str) -> Ask:
 
 @pytest.fixture
 def bounded() -> Iterator[None]:
-    """Client and service together never hold half of the binary."""
+    """Client and service together never hold two thirds of the binary."""
     tracemalloc.start(1)
     yield
     _, most = tracemalloc.get_traced_memory()
