@@ -29,8 +29,11 @@ def test_r10_retries_come_after_the_first_attempt(retries: int, attempts: int, o
     "error",
     [
         psycopg.OperationalError("connection lost"),
+        psycopg.InterfaceError("the connection is closed"),
+        psycopg.errors.ConnectionException(),
         psycopg.errors.AdminShutdown(),
         psycopg.errors.DiskFull(),
+        psycopg.errors.IoError(),
         psycopg.errors.IdleInTransactionSessionTimeout(),
         psycopg.errors.ReadOnlySqlTransaction(),
     ],
@@ -74,3 +77,4 @@ def test_r30_reasons_are_one_bounded_line_that_postgres_can_hold() -> None:
     assert len(text) == 1000
     assert printable("a\0\udfff", 10) == "a?"
     assert reason(PackageCorrupt("broken")) == "broken"
+    assert reason(KeyError()) == "KeyError: no further reason"

@@ -199,8 +199,10 @@ def test_r10_every_start_gets_further_when_the_intent_is_lost_with_the_server(
 
 def test_r10_attempts_survive_a_restart(feed: Feed, workers: Workers) -> None:
     policy = RetryPolicy(5, 0.0, 0.0)
-    bad = feed.bad()
     first = workers(policy=policy)
+    feed.add(page("/a"))
+    first.run()
+    bad = feed.bad()
     first.step_until_failed(4)
     first.die()
     second = workers(policy=policy)
@@ -208,6 +210,8 @@ def test_r10_attempts_survive_a_restart(feed: Feed, workers: Workers) -> None:
     assert second.arrived.wait(120)  # a step that finds nothing reports no retries
     session.step()
     assert second.report.state.retries >= 4
+    assert "ck_node_properties" in second.report.state.last_error
+    assert second.report.state.blocked_since_ms == first.report.state.blocked_since_ms
     second.run()
     assert failed(second, feed) == [(bad, 6)]
 

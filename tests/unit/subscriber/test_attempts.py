@@ -1,0 +1,204 @@
+"""Tries of the package in front: what is counted, waited for and taken up again (R10, R20)."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, cast
+
+import pytest
+from psycopg import Connection
+
+from packhorse.blobs.api import BlobMissing, BlobStoreUnavailable
+from packhorse.packages.limits import PackageCorrupt
+from packhorse_services.subscriber.importing.attempts import Attempts, RetryPolicy
+from packhorse_services.subscriber.journal.arrivals import Mark
+from tests.harness.clock import ManualClock
+
+FIRST, SECOND, THIRD = Mark(0, "first"), Mark(1, "second"), Mark(2, "third")
+OWN, LATE, OUTAGE = PackageCorrupt("bad"), BlobMissing("late"), BlobStoreUnavailable("away")
+
+
+class StoredRow:
+    """Stands for a connection to a database with one row of attempts, or with none."""
+
+    def __init__(self, *row: object) -> None:
+        self._row = row or None
+
+    def execute(self, *_: object) -> "StoredRow":
+        return self
+
+    def fetchone(self) -> tuple[object, ...] | None:
+        return self._row
+
+
+class Written:
+    """Stands for a connection that takes what is written, and notes it."""
+
+    def __init__(self) -> None:
+        self.statements: list[str] = []
+        self.row: tuple[object, ...] = ()
+
+    def transaction(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    pipeline = transaction
+
+    def execute(self, statement: str, row: tuple[object, ...] = ()) -> None:
+        self.statements.append(statement.split(maxsplit=1)[0])
+        self.row = row
+
+
+def stored(mark: Mark, attempts: int, error: str = "", alone_until: int = -1) -> StoredRow:
+    return StoredRow(mark.offset, mark.package_id, attempts, error, 0, alone_until)
+
+
+Resume = Callable[..., None]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def attempts(clock: ManualClock) -> Attempts:
+    return Attempts("main", RetryPolicy(), clock)
+
+
+@pytest.fixture
+def resume(attempts: Attempts) -> Resume:
+    """Begins a session of the subscription, behind `passed`."""
+
+    def begin(row: StoredRow, passed: int = -1, epoch: int = 1) -> None:
+        attempts.resume(cast("Connection[Any]", row), Mark(passed, ""), epoch)
+
+    return begin
+
+
+def test_r10_who_has_lost_the_lease_goes_on_from_what_the_other_worker_counted(
+    attempts: Attempts, resume: Resume
+) -> None:
+    resume(StoredRow())
+    attempts.failed(FIRST, OWN, counted=False)
+    resume(stored(FIRST, 0))
+    assert attempts.head(FIRST).attempts == 1, "while the lease was not lost it knows better"
+    resume(stored(FIRST, 4, "bad"), epoch=2)
+    assert attempts.head(FIRST).attempts == 4
+
+
+def test_r10_the_first_package_after_a_start_or_with_a_new_lease_is_tried_alone(
+    attempts: Attempts, resume: Resume
+) -> None:
+    resume(stored(FIRST, 0, alone_until=FIRST.offset), passed=FIRST.offset)
+    assert attempts.alone(SECOND)
+    assert not attempts.alone(THIRD)
+    resume(StoredRow(), passed=SECOND.offset, epoch=2)
+    assert attempts.alone(THIRD)
+
+
+def test_r10_a_package_that_has_failed_is_tried_alone_so_that_its_tries_are_counted_before(
+    attempts: Attempts, resume: Resume
+) -> None:
+    resume(StoredRow())
+    assert attempts.alone(FIRST)
+    assert not attempts.alone(SECOND)
+    attempts.failed(SECOND, OWN, counted=False)
+    assert attempts.alone(SECOND)
+
+
+def test_r10_packages_up_to_the_last_of_a_group_that_failed_are_tried_alone(
+    attempts: Attempts, resume: Resume
+) -> None:
+    resume(StoredRow())
+    assert attempts.alone(FIRST)
+    attempts.group_failed(SECOND)
+    assert attempts.alone(SECOND)
+    assert not attempts.alone(THIRD)
+
+
+def test_r10_what_is_counted_is_on_disk_before_the_try_and_a_groups_intent_need_not_be(
+    attempts: Attempts, clock: ManualClock
+) -> None:
+    group, alone = Written(), Written()
+    attempts.begin_group(cast("Connection[Any]", group), FIRST, THIRD)
+    assert group.statements == ["SET", "INSERT"]
+    assert group.row == ("main", 0, "first", 0, "", 0, THIRD.offset)
+    attempts.group_failed(THIRD)
+    attempts.begin_alone(cast("Connection[Any]", alone), FIRST)
+    assert alone.statements == ["INSERT"]
+    killed = "attempt 1 ended with the worker that made it"
+    assert alone.row == ("main", 0, "first", 1, killed, clock.wall_ms(), THIRD.offset)
+    attempts.failed(FIRST, OUTAGE, counted=True)
+    attempts.save(cast("Connection[Any]", alone))
+    assert alone.statements == ["INSERT", "INSERT"]
+
+
+def test_nothing_of_one_package_is_held_against_the_next(attempts: Attempts) -> None:
+    for _ in range(3):
+        attempts.failed(FIRST, LATE, counted=False)
+    assert attempts.failed(FIRST, LATE, counted=False), "the fourth is the package's own"
+    for _ in range(3):
+        attempts.failed(FIRST, LATE, counted=False)
+    assert attempts.wait_s(FIRST) > 0
+    assert attempts.wait_s(SECOND) == 0
+    assert attempts.head(SECOND).attempts == 0
+    assert not attempts.failed(SECOND, LATE, counted=False)
+
+
+def test_a_package_that_was_imported_after_all_is_in_front_no_more(
+    attempts: Attempts, resume: Resume
+) -> None:
+    resume(StoredRow())
+    attempts.failed(FIRST, OWN, counted=False)
+    resume(stored(SECOND, 2, "bad"), passed=FIRST.offset)
+    assert attempts.head(SECOND).attempts == 2
+
+
+def test_excuses_count_in_a_row(attempts: Attempts) -> None:
+    for _ in range(2):
+        attempts.failed(FIRST, LATE, counted=False)
+    attempts.failed(FIRST, OWN, counted=False)
+    assert not any(attempts.failed(FIRST, LATE, counted=False) for _ in range(3))
+    assert attempts.head(FIRST).attempts == 1
+
+
+def test_it_is_blocked_since_its_first_failure(attempts: Attempts, clock: ManualClock) -> None:
+    began = clock.wall_ms()
+    attempts.failed(FIRST, OUTAGE, counted=False)
+    clock.advance(60)
+    attempts.failed(FIRST, OWN, counted=False)
+    assert attempts.head(FIRST).blocked_since_ms == began
+
+
+def test_r10_after_a_start_it_is_waited_for_whatever_was_commanded_before(
+    attempts: Attempts, resume: Resume
+) -> None:
+    resume(stored(FIRST, 3, "bad"))
+    attempts.retry_after(FIRST, "a command of before")
+    assert attempts.wait_s(FIRST) == 5
+
+
+@pytest.mark.parametrize("error", [OWN, OUTAGE])
+def test_r20_a_retry_begins_the_back_off_anew(attempts: Attempts, error: Exception) -> None:
+    attempts.retry_after(FIRST, "")
+    for _ in range(4):
+        attempts.failed(FIRST, error, counted=False)
+    assert attempts.wait_s(FIRST) >= 30
+    attempts.retry_after(FIRST, "retry")
+    assert attempts.wait_s(FIRST) == 0
+    attempts.failed(FIRST, error, counted=False)
+    assert attempts.wait_s(FIRST) == 5
+
+
+def test_r20_what_a_retry_began_anew_goes_on_through_other_failures(attempts: Attempts) -> None:
+    attempts.retry_after(FIRST, "")
+    for _ in range(3):
+        attempts.failed(FIRST, OWN, counted=False)
+    for _ in range(2):
+        attempts.failed(FIRST, OUTAGE, counted=False)
+    attempts.retry_after(FIRST, "retry")
+    attempts.failed(FIRST, OWN, counted=False)
+    assert attempts.wait_s(FIRST) == 5
+    attempts.failed(FIRST, OUTAGE, counted=False)
+    assert attempts.wait_s(FIRST) == 5
+    attempts.failed(FIRST, OWN, counted=False)
+    assert attempts.wait_s(FIRST) == 10
