@@ -93,6 +93,16 @@ def test_many_pages_are_locked_by_the_folders_that_they_are_in() -> None:
     assert not collide(locks, path_locks([write("/content/site/p"), remove("/content/site/q")]))
 
 
+def test_r30_many_folders_of_few_pages_take_no_more_locks_than_one_of_many() -> None:
+    pages = write(*(f"/folder{n}/page" for n in range(MAX_LOCKS - 2)))
+    assert len(path_locks([pages])) <= MAX_LOCKS
+
+
+def test_r8_builds_of_different_age_lock_a_path_by_the_same_key() -> None:
+    locks = path_locks([remove("/"), write("/a")])
+    assert locks == {-6018337891422549488: False, -1970711489451281740: True}
+
+
 @pytest.mark.parametrize(
     "path", ["no slash", "", "//", "/a//b/../c", "/\ud800", "/" + "a/" * 1_023, "/" + "é" * 5_000]
 )

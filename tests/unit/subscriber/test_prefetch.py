@@ -2,20 +2,33 @@
 
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from packhorse.blobs.open import open_blobs
-from packhorse.messaging.api import Journal, Outgoing, TopicMissing, TopicSpec
+from packhorse.messaging.api import (
+    Journal,
+    Outgoing,
+    Position,
+    Reader,
+    Record,
+    TopicMissing,
+    TopicSpec,
+)
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from packhorse.packages.body import unpack
 from packhorse.wire.messages import Action
 from packhorse.wire.package_codec import AGENT_HEADER, PACKAGE_ID_HEADER
 from packhorse_services.subscriber.journal.arrivals import Arrival
-from packhorse_services.subscriber.journal.prefetch import DECODING, Prefetch, PrefetchLimits
+from packhorse_services.subscriber.journal.prefetch import (
+    DECODING,
+    Decoding,
+    Prefetch,
+    PrefetchLimits,
+)
 from tests.harness.digests import digested
 from tests.harness.feed import Feed, page
 from tests.harness.waiting import eventually
@@ -80,7 +93,9 @@ def test_r10_no_more_packages_are_held_than_allowed(journal: Journal, ahead: Ahe
     for _ in range(30):
         append(journal)
     eventually(lambda: len(ahead.prefetch._buffer) == 8)
-    assert [arrival.offset for arrival in ahead.prefetch.take(100, 10**9)] == list(range(8))
+    assert [arrival.offset for arrival in ahead.prefetch.take(3, 10**9)] == [0, 1, 2]
+    eventually(lambda: len(ahead.prefetch._buffer) > 5)
+    assert [arrival.offset for arrival in ahead.prefetch.take(100, 10**9)] == list(range(3, 11))
 
 
 def test_no_more_bytes_are_held_than_allowed_except_for_one_large_package(
@@ -107,9 +122,10 @@ def test_other_agents_packages_in_a_row_are_one_arrival(journal: Journal) -> Non
 def test_the_readers_end_is_reported_after_what_it_has_read(journal: MemoryJournal) -> None:
     append(journal)
     ahead = Ahead(journal, PrefetchLimits())
-    eventually(lambda: len(ahead.prefetch._buffer) == 1)
+    eventually(lambda: len(ahead.prefetch._buffer) == 1 and ahead.arrived.is_set())
+    ahead.arrived.clear()
     journal._log.remove_topic(TOPIC)
-    eventually(lambda: ahead.prefetch._error is not None)
+    assert ahead.arrived.wait(120)
     assert len(ahead.prefetch.take(10, 100)) == 1
     with pytest.raises(TopicMissing):
         ahead.prefetch.take(10, 100)
@@ -165,6 +181,89 @@ def test_r30_what_is_decoded_ahead_counts_among_the_bytes(feed: Feed) -> None:
     assert taken[0].kept > 100_000
     assert ahead.prefetch._bytes == 0
     ahead.prefetch.close()
+
+
+class Scripted(Reader):
+    """Gives what it is told to at each poll, nothing behind that, and notes what is asked of it."""
+
+    def __init__(self, *batches: Sequence[Record]) -> None:
+        self._batches = list(batches)
+        self._awake = threading.Event()
+        self.asked: list[tuple[int, int]] = []
+        self.is_closed = False
+
+    def poll(
+        self, timeout: float, *, max_records: int = 500, max_bytes: int = 0
+    ) -> Sequence[Record]:
+        self.asked.append((max_records, max_bytes))
+        if self._batches:
+            return self._batches.pop(0)
+        self._awake.wait()
+        return ()
+
+    def wake(self) -> None:
+        self._awake.set()
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def seek(self, position: Position, partition: int = 0) -> None:
+        raise NotImplementedError
+
+    def position(self, partition: int = 0) -> int:
+        raise NotImplementedError
+
+
+def test_r30_what_is_held_is_no_room_for_more() -> None:
+    records = [Record(TOPIC, 0, offset, 0, None, {}, b"x" * 1_000) for offset in range(8)]
+    reader = Scripted(records[:3], records[3:])
+    prefetch = Prefetch(reader, "main", PrefetchLimits(8, 100_000), lambda: None)
+    prefetch.start()
+    eventually(lambda: len(prefetch._buffer) == 8)
+    prefetch.close(120)
+    assert reader.asked == [(8, 100_000), (5, 100_000 - 3 * 1_512)]
+
+
+def test_who_closes_it_waits_for_the_thread_that_closes_the_reader() -> None:
+    full, idle = Scripted([Record(TOPIC, 0, 0, 0, None, {}, b"")]), Scripted()
+    for reader in (full, idle):
+        prefetch = Prefetch(reader, "main", PrefetchLimits(packages=1), lambda: None)
+        prefetch.start()
+        eventually(lambda: reader.asked)  # noqa: B023
+        prefetch.close(120)
+        assert reader.is_closed
+
+
+def test_r30_no_more_is_decoded_ahead_than_there_is_room_for(feed: Feed) -> None:
+    for name in ("/a", "/b", "/c", "/d"):
+        feed.add(page(name, text="x" * 100_000))
+    first, *others = feed.records()
+    reader = Scripted([first], others)
+    prefetch = Prefetch(reader, "main", PrefetchLimits(bytes=250_000), lambda: None)
+    prefetch.decode()
+    prefetch.start()
+    eventually(lambda: len(prefetch._buffer) == 4)
+    assert [one.message is not None for one in prefetch.take(4, 10**9)] == [True] * 3 + [False]
+    prefetch.close()
+
+
+def test_r10_a_try_alone_begins_when_what_is_being_decoded_is_done() -> None:
+    decoding, happened = Decoding(), list[str]()
+
+    def try_alone() -> None:
+        with decoding.paused():
+            happened.append("alone")
+
+    with decoding.paused():
+        assert not decoding.begin()
+    assert decoding.begin()
+    alone = threading.Thread(target=try_alone, daemon=True)
+    alone.start()
+    eventually(lambda: decoding._alone == 1)
+    happened.append("decoded")
+    decoding.end()
+    alone.join(120)
+    assert happened == ["decoded", "alone"]
 
 
 def test_r30_what_is_taken_counts_with_what_is_decoded(feed: Feed) -> None:
