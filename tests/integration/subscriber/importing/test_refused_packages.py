@@ -24,9 +24,12 @@ def strict(workers: Workers) -> Worker:
     return workers(policy=RetryPolicy(0, 0.0, 0.0))
 
 
-def test_r14_a_delete_of_the_root_fails(feed: Feed, strict: Worker) -> None:
+@pytest.mark.parametrize("named", [(["/"], []), ([], ["/"])])
+def test_r14_a_delete_of_the_root_fails(
+    feed: Feed, strict: Worker, named: tuple[list[str], list[str]]
+) -> None:
     feed.add(page("/kept"))
-    offset = feed.delete("/")
+    offset = feed.append(feed.message(Action.DELETE, *named, None))
     assert "remove all content" in given_up(feed, strict, offset)
     assert "/kept" in content_of(strict.url)
 
