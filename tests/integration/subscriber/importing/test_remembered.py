@@ -2,12 +2,16 @@
 
 from dataclasses import replace
 
+import psycopg
 import pytest
 
-from packhorse.wire.messages import Action, Status
+from packhorse.wire.messages import Action, PackageEntry, PackageMessage, Status
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from packhorse_services.subscriber.importing.context import GroupLimits
 from packhorse_services.subscriber.importing.remembered import PackageMemory, SubscriberHousekeeping
+from packhorse_services.subscriber.journal.arrivals import Mark
+from packhorse_services.subscriber.journal.grouping import Group
+from packhorse_services.subscriber.journal.sequences import HighWater
 from tests.harness.feed import Feed, page
 from tests.harness.subscriber import Worker, content_of, position_of, rows_of
 from tests.harness.waiting import eventually
@@ -96,6 +100,44 @@ def test_packages_without_an_id_are_all_new(feed: Feed, workers: Workers) -> Non
     assert rows_of(worker.url, REMEMBERED) == []
 
 
+@pytest.mark.parametrize("known", [(), ("a",)])
+def test_r27_in_one_group_each_id_is_new_once_and_what_has_none_is_always_new(
+    database_url: str, known: tuple[str, ...]
+) -> None:
+    marks = [Mark(offset, package_id) for offset, package_id in enumerate(["a", "b", "", "b", ""])]
+    entry = PackageEntry("", "main", Action.TEST)
+    group = Group((), [(mark, PackageMessage(entry)) for mark in marks], HighWater({}))
+    memory = PackageMemory(1.0)
+    with psycopg.connect(database_url) as connection:
+        memory.store(connection, "main", known)
+        found = memory.first_times(connection, "main", group)
+    assert [mark.offset for mark, _ in found.fresh] == [0, 1, 2, 4][len(known) :]
+
+
+def test_r31_what_is_remembered_was_imported_unless_a_status_may_be_gone_or_says_otherwise(
+    database_url: str,
+) -> None:
+    memory, every = PackageMemory(24.0 * 30), ["imported", "removed", "old", "theirs"]
+    with psycopg.connect(database_url) as connection:
+        memory.store(connection, "main", every[:3])
+        memory.store(connection, "other", ["removed", "theirs"])
+        connection.execute(
+            "UPDATE bookkeeping.applied_package SET applied_at = applied_at - interval '8 days' "
+            "WHERE package_id = 'old'"
+        )
+        for offset, (package_id, status) in enumerate(
+            {"imported": "IMPORTED", "removed": "REMOVED"}.items()
+        ):
+            connection.execute(
+                "INSERT INTO bookkeeping.status VALUES "
+                "('main', %s, 'sub', %s, %s, 1, '', '', now(), 'journal')",
+                (offset, status, package_id),
+            )
+        assert memory.imported(connection, "main", every) == ["imported"]
+        assert set(memory.imported(connection, "other", every)) == {"removed", "theirs"}
+        assert PackageMemory().imported(connection, "main", every) == []
+
+
 def test_another_agents_package_of_the_same_id_is_another(feed: Feed, workers: Workers) -> None:
     message = feed.message(Action.ADD, ["/a"], (), [page("/a", 1)])
     feed.append(message)
@@ -127,7 +169,9 @@ def test_old_ids_are_forgotten_in_batches_by_the_databases_clock(
         "clock_timestamp() - interval '2 hours' FROM generate_series(1, 25000) AS n RETURNING 1",
     )
     rows_of(
-        database_url, "INSERT INTO bookkeeping.applied_package VALUES ('main', 'young') RETURNING 1"
+        database_url,
+        "INSERT INTO bookkeeping.applied_package VALUES "
+        "('main', 'young', clock_timestamp() - interval '30 minutes') RETURNING 1",
     )
     forgetting = SubscriberHousekeeping(
         PackageMemory(1.0),
