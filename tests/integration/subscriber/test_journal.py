@@ -9,6 +9,7 @@ import pytest
 
 from packhorse.messaging.memory import MemoryJournal
 from packhorse.wire.messages import SubscriptionState
+from packhorse_services.subscriber.importing import subscription
 from packhorse_services.subscriber.journal.failures import Gap, JournalMismatch
 from packhorse_services.subscriber.journal.journal_check import StartPolicy
 from tests.harness.feed import TOPICS, Feed, page
@@ -20,8 +21,9 @@ from tests.harness.subscriber import (
     position_of,
     rows_of,
 )
+from tests.harness.waiting import eventually
 from tests.integration.subscriber.conftest import Workers
-from tests.integration.subscriber.running import create_anew
+from tests.integration.subscriber.running import create_anew, gap, running
 
 
 def truncate(feed: Feed, before: int) -> None:
@@ -93,6 +95,18 @@ def test_r13_a_log_trimmed_up_to_the_position_is_none(feed: Feed, worker: Worker
     feed.add(page("/more"))
     worker.run()
     assert len(content_of(worker.url)) == 4
+
+
+def test_r13_a_log_is_looked_at_again_while_its_packages_are_tried(
+    feed: Feed, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subscription, "_CHECK_JOURNAL_S", 0.0)
+    feed.bad()
+    feed.add(page("/a"))
+    with running(feed, database_url) as subscriber:
+        eventually(lambda: subscriber.reports[0].state.retries > 0, "it fails")
+        truncate(feed, 2)
+        gap(subscriber, "0 is to be imported next")
 
 
 Harm = Callable[[Feed], None]
