@@ -1,0 +1,63 @@
+"""What a subscription reports of the package in front, and counts, as it fails and is passed."""
+
+from prometheus_client import REGISTRY
+
+from packhorse.wire.messages import SubscriptionState
+from packhorse_services.subscriber.importing.attempts import RetryPolicy
+from tests.harness.clock import ManualClock
+from tests.harness.feed import Feed, page
+from tests.harness.subscriber import Worker
+from tests.integration.subscriber.conftest import Workers
+
+
+def counted(name: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(f"packhorse_subscriber_{name}_total", labels) or 0.0
+
+
+def lag(worker: Worker, now_ms: int) -> float | None:
+    return worker.context.report.lag_s(now_ms)
+
+
+def test_a_package_in_front_is_reported_until_it_is_passed(feed: Feed, workers: Workers) -> None:
+    clock = ManualClock()
+    worker = workers(policy=RetryPolicy(-1, 5.0, 60.0), clock=clock)
+    feed.bad()
+    began, appended = clock.wall_ms(), feed.records()[0].time_ms
+    worker.step_until_failed(1)
+    state = worker.report.state
+    assert (state.blocked_since_ms, state.next_attempt_ms) == (began, began + 5_000)
+    assert lag(worker, appended + 3_000) == 3.0
+    clock.advance(5.0)
+    worker.step_until_failed(2)
+    state = worker.report.state
+    assert (state.blocked_since_ms, state.next_attempt_ms) == (began, began + 15_000)
+    worker.clear(0)
+    worker.run()
+    worker.run(lambda: lag(worker, appended + 3_000) == 0.0)
+    state = worker.report.state
+    assert state.state is SubscriptionState.IDLE
+    assert (state.offset, state.retries, state.last_error) == (0, 0, "")
+    assert (state.blocked_since_ms, state.next_attempt_ms) == (0, 0)
+
+
+def test_imports_failures_and_removals_are_counted_by_kind(feed: Feed, workers: Workers) -> None:
+    def now() -> list[float]:
+        return [
+            counted("packages", action="ADD", status="imported"),
+            counted("packages", action="", status="duplicate"),
+            counted("packages", action="", status="skipped"),
+            counted("packages", action="", status="removed_failed"),
+            counted("import_errors", kind="permanent"),
+            counted("import_errors", kind="transient"),
+        ]
+
+    before, worker = now(), workers(policy=RetryPolicy(1, 0.0, 0.0))
+    feed.producer = "author"
+    feed.add(page("/a"))
+    feed.again(feed.records()[0])
+    feed.add_for(["another"], page("/b"))
+    feed.bad()
+    feed.add(page("/c"))
+    worker.run()
+    changed = [after - early for after, early in zip(now(), before, strict=True)]
+    assert changed == [2, 1, 1, 1, 2, 0]
