@@ -95,11 +95,9 @@ def adopt_journal(connection: Connection, journal_id: str) -> None:
     )
 
 
-def mark_reconciled(connection: Connection, offset: int, journal_id: str) -> None:
+def mark_reconciled(connection: Connection, offset: int) -> None:
     """Note that everything of this producer up to `offset` is accounted for."""
-    connection.execute(
-        "UPDATE bookkeeping.slot SET settled_offset = %s, journal_id = %s", (offset, journal_id)
-    )
+    connection.execute("UPDATE bookkeeping.slot SET settled_offset = %s", (offset,))
 
 
 def raise_epoch(connection: Connection, above: int) -> None:

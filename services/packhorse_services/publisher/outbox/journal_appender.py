@@ -146,7 +146,7 @@ class JournalAppender:
         self.obstacle = None
         end = max([found.end - 1, *offsets.values()])
         with connection.transaction():
-            append_state.mark_reconciled(connection, end, journal_id)
+            append_state.mark_reconciled(connection, end)
         if waiting:
             extra = {"packages": len(waiting), "found": len(found.offsets)}
             logger.info("outbox reconciled", extra=extra)
