@@ -1,53 +1,34 @@
 """The thread that gathers requests: every request gets an answer, whatever happens."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 import psycopg
 import pytest
 
-from packhorse.clock import Clock, SystemClock
 from packhorse.db.connect import AWAY
 from packhorse.errors import Permanent
 from packhorse_services.publisher.outbox.append_lock import AppendLockBusy
 from packhorse_services.publisher.outbox.idempotency import KeyInProgress
 from packhorse_services.publisher.outbox.request import Pending, ReleaseVersion
 from packhorse_services.publisher.publish.publish_queue import NO_PROGRESS_S, NoProgress
-from packhorse_services.publisher.publish.publishing import Publishing
-from packhorse_services.publisher.publish.request_intake import PublisherStopping, RequestIntake
+from packhorse_services.publisher.publish.request_intake import PublisherStopping
 from tests.harness.clock import ManualClock
 from tests.harness.publishing import request
+from tests.harness.scripted_publishing import (
+    Gate,
+    HastyClock,
+    ScriptedPublishing,
+    answer_all,
+    answer_first,
+    fail_with,
+    running,
+)
 from tests.harness.waiting import eventually
 
 T = TypeVar("T")
-
-
-class ScriptedPublishing:
-    """Publishes by doing what it is given, group after group."""
-
-    def __init__(self, *script: Callable[[Sequence[Pending]], None]) -> None:
-        self._script = list(script)
-        self.groups: list[int] = []
-        self.steps = 0
-        self.closed = False
-        self.on_stop: Callable[[], None] = lambda: None
-
-    def publish(self, group: Sequence[Pending]) -> None:
-        self.groups.append(len(group))
-        act = self._script.pop(0) if self._script else answer_all
-        act(group)
-
-    def reconcile(self) -> bool:
-        return True
-
-    def stop(self) -> None:
-        self.on_stop()
-
-    def close(self) -> None:
-        self.closed = True
 
 
 class RefusedPublishing(ScriptedPublishing):
@@ -60,56 +41,6 @@ class RefusedPublishing(ScriptedPublishing):
     def reconcile(self) -> bool:
         self.settled.set()
         raise Permanent("check the user's rights")
-
-
-def answer_all(group: Sequence[Pending]) -> None:
-    for pending in group:
-        pending.answer(1)
-
-
-def answer_first(group: Sequence[Pending]) -> None:
-    group[0].answer(1)
-
-
-def fail_with(error: Exception) -> Callable[[Sequence[Pending]], None]:
-    def fail(_: Sequence[Pending]) -> None:
-        raise error
-
-    return fail
-
-
-class HastyClock(ManualClock):
-    """Moves on by itself as far as somebody waits."""
-
-    def wait(self, event: threading.Event, seconds: float) -> bool:
-        self.advance(seconds)
-        return event.is_set()
-
-
-class Gate:
-    """Holds a group back until the test opens it."""
-
-    def __init__(self) -> None:
-        self.reached, self.open = threading.Event(), threading.Event()
-
-    def __call__(self, group: Sequence[Pending]) -> None:
-        self.reached.set()
-        assert self.open.wait(120)
-        answer_all(group)
-
-
-@contextmanager
-def running(
-    publishing: ScriptedPublishing, clock: Clock | None = None, **options: Any
-) -> Iterator[RequestIntake]:
-    intake = RequestIntake(cast(Publishing, publishing), clock or SystemClock(), **options)
-    intake.start()
-    try:
-        yield intake
-    finally:
-        intake.stop(120)
-        assert intake.failure() is None
-        assert publishing.closed
 
 
 def unrefused(call: Callable[[], T], refusal: type[Exception]) -> T:
@@ -259,6 +190,9 @@ def test_a_group_that_gets_nowhere_makes_the_replica_unready() -> None:
         intake.check()
         clock.advance(NO_PROGRESS_S - 1)
         intake.check()
+        clock.advance(2)
+        with pytest.raises(NoProgress):
+            intake.check()
         gate.open.set()
         assert future.result(120).offset == 1
         clock.advance(NO_PROGRESS_S + 1)
