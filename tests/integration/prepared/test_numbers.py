@@ -51,6 +51,12 @@ def test_a_package_id_is_used_once(author: Author, source: Source) -> None:
     assert source.known().last_sequence == 0
 
 
+def test_the_id_of_an_ordinary_package_is_used_too(author: Author, source: Source) -> None:
+    [ordinary] = publish(author.replica(), request("/huge-2"))
+    body = replace(prepare(author, DEEP, *FIRST), package_id=ordinary.package_id)
+    assert isinstance(outcome(author.early(), requested(source, 0, DEEP, body)), PackageIdUsed)
+
+
 @pytest.mark.parametrize("early", [True, False])
 def test_one_package_id_twice_in_a_group_costs_the_second_request_alone(
     author: Author, source: Source, early: bool

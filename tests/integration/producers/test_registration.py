@@ -88,6 +88,20 @@ def test_an_unused_producer_expires_and_must_register_anew(author: Author, sourc
     assert source.journaled() == [1, 2, 3]
 
 
+def test_a_producer_that_publishes_or_registers_does_not_expire(
+    author: Author, source: Source
+) -> None:
+    other = Source(author, "other")
+    other.register()
+    for one in (source, other):
+        age(author, one.name, 2)
+    publish(author.replica(), source.request(1))
+    other.register()
+    tidy(author, producer_days=1)
+    assert source.known().epoch == source.epoch
+    assert other.known().epoch == other.epoch
+
+
 def test_what_the_log_has_forgotten_of_an_expired_producer_is_forgotten(
     author: Author, source: Source
 ) -> None:

@@ -137,6 +137,17 @@ def test_what_is_behind_a_refused_request_waits_for_its_source(
     assert source.journaled() == [1, 2, 3]
 
 
+def test_what_is_behind_one_that_nobody_waits_for_any_more_is_refused(
+    author: Author, source: Source
+) -> None:
+    first = Pending(source.request(1))
+    behind = Pending(source.request(2), behind=first)
+    assert first.future.cancel()
+    author.replica().publish([behind])
+    assert isinstance(behind.future.exception(), EarlierRefused)
+    assert source.journaled() == []
+
+
 def test_a_duplicate_is_unknown_until_the_journal_has_confirmed_it(
     author: Author, source: Source
 ) -> None:
