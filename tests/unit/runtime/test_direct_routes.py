@@ -14,7 +14,7 @@ from packhorse.runtime.http import ServiceDescription, add_routes, create_app
 from packhorse.runtime.problems import Problem
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.validation import StrictBody, StrictRoute
-from tests.unit.runtime.apps import call
+from tests.unit.runtime.apps import Endless, call
 
 
 class Order(StrictBody):
@@ -112,6 +112,21 @@ def test_callers_are_let_in_as_by_the_framework(token: str | None) -> None:
     assert answers[0].status_code == (202 if token == "known" else 401)
 
 
+@pytest.mark.parametrize("direct", [True, False])
+def test_r33_of_a_strangers_body_nothing_is_read(direct: bool) -> None:
+    app = _app(direct=direct, authenticator=Authenticator(OneToken()))
+    body = Endless()
+    answer = call(app, "POST", "/orders", content=body.chunks(), headers=JSON)
+    assert (answer.status_code, body.taken) == (401, 0)
+
+
+def test_what_is_valid_does_not_need_the_framework() -> None:
+    app = create_app(ServiceDescription("sample", "for tests"), Authenticator.off(), Readiness({}))
+    router = _router()
+    serve_directly(app, router, [route.endpoint for route in router.routes])  # type: ignore[attr-defined]
+    assert call(app, "POST", "/orders", content=VALID, headers=JSON).status_code == 202
+
+
 def test_other_methods_are_the_frameworks() -> None:
     answers = [call(_app(direct=direct), "GET", "/orders") for direct in (True, False)]
     assert _reported(answers[0]) == _reported(answers[1])
@@ -126,6 +141,20 @@ def test_a_route_that_takes_more_than_headers_and_a_body_is_refused() -> None:
         """Take a parameter of the query."""
 
     with pytest.raises(TypeError, match="more than headers and a body"):
+        serve_directly(_app(direct=False), router, [order])
+
+
+def test_a_route_with_a_dependency_that_is_no_check_is_refused() -> None:
+    router = APIRouter(route_class=StrictRoute)
+
+    def number() -> int:
+        return 1
+
+    @router.post("/orders")
+    async def order(body: Order, number: Annotated[int, Depends(number)]) -> None:
+        """Take what no check gives."""
+
+    with pytest.raises(TypeError, match="number is made by more than a check"):
         serve_directly(_app(direct=False), router, [order])
 
 
