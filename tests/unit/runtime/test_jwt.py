@@ -180,6 +180,7 @@ def test_forged_tokens_are_401(issuer: Issuer, forge: Callable[[Issuer], str]) -
         (None, 403),
         (7, 403),
         ([7, None], 403),
+        ([{}], 403),
         ({"queues:read": True}, 403),
     ],
 )
@@ -195,7 +196,7 @@ def test_the_scope_claim_decides(issuer: Issuer, scope: Any, status: int) -> Non
         ([], []),
         ("/a", []),
         ([7, "/a"], ["/a"]),
-        (["", "a", "/a/", "//", "/a/../b", " /"], []),
+        (["", "a", "a/b", "/a/", "//", "/a/../b", " /"], []),
     ],
 )
 def test_the_roots_claim_narrows_where_the_caller_may_act(
@@ -215,6 +216,7 @@ def test_the_roots_claim_narrows_where_the_caller_may_act(
         (["bulk"], 403),
         ([], 403),
         ("main", 403),
+        (7, 403),
     ],
 )
 def test_the_agents_claim_decides_for_which_agents_the_token_is_good(

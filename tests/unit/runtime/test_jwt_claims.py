@@ -17,6 +17,7 @@ from packhorse.runtime.jwt_claims import ClaimReading
         ({"who": "", "groups": ["ops"]}, None),
         ({"sub": "anna", "groups": ["ops"]}, None),
         ({"who": ["anna"]}, None),
+        ({"who": "a" * 200}, ("a" * 200, set())),
         ({"who": "a" * 201}, None),
     ],
 )
@@ -35,3 +36,26 @@ def test_a_claim_is_named_as_it_is_or_by_its_path(claims: Any) -> None:
     )
     assert found is not None
     assert found.scopes == {"distribute"}
+
+
+@pytest.mark.parametrize(
+    ("named", "claims", "expected"),
+    [
+        ("scope", {"scp": "queues:read distribute"}, {"queues:read", "distribute"}),
+        ("scope", {"scp": ["queues:read", {}]}, {"queues:read"}),
+        ("scope", {"scope": "distribute", "scp": "admin"}, {"distribute"}),
+        ("groups", {"scp": "admin"}, set()),
+    ],
+)
+def test_an_issuer_may_call_the_scopes_scp(named: str, claims: Any, expected: Any) -> None:
+    found = ClaimReading(scopes=named).principal({"sub": "anna", **claims})
+    assert found is not None
+    assert found.scopes == expected
+
+
+def test_a_path_that_ends_at_a_word_leads_nowhere() -> None:
+    found = ClaimReading(scopes="realm_access.roles").principal(
+        {"sub": "anna", "realm_access": "admin"}
+    )
+    assert found is not None
+    assert found.scopes == set()
