@@ -3,7 +3,8 @@
 import pytest
 
 from packhorse.runtime.auth import Authenticator
-from packhorse.runtime.limits import ServiceLimits
+from packhorse.runtime.configuration import ProcessConfiguration
+from packhorse.runtime.limits import ServiceLimits, limits_of
 from packhorse.runtime.principal import ANYBODY, Principal
 from tests.unit.runtime.apps import call, sample_app
 
@@ -55,6 +56,11 @@ def test_names_can_be_allowed_and_then_others_are_refused() -> None:
         assert answer.json()["detail"].count("PACKHORSE_ALLOWED_HOSTS")
     probe = call(app, "GET", "/livez", headers={"host": "10.0.0.7"})
     assert probe.status_code == 200, "an orchestrator asks by address"
+
+
+def test_what_an_operator_allows_is_a_list_of_names() -> None:
+    settings = ProcessConfiguration(allowed_hosts=" Packhorse.example, ,b.example,")
+    assert limits_of(settings).allowed_hosts == ("packhorse.example", "b.example")
 
 
 def test_with_authentication_every_name_and_site_is_answered() -> None:
