@@ -104,11 +104,17 @@ class Hand:
             return self.claim_with(connection, queue, places, **request)
 
     def claim_with(
-        self, connection: Connection, queue: str, places: int = 1, **request: Any
+        self,
+        connection: Connection,
+        queue: str,
+        places: int = 1,
+        *,
+        led: Sequence[str] = (),
+        **request: Any,
     ) -> list[Claimed]:
-        """Claim in a transaction that is open."""
+        """Claim in a transaction that is open; who leads does so for all topics, or for `led`."""
         wanted = self._request(connection, queue, places, **request)
-        led = wanted.topics if self._leads else ()
+        led = led or (wanted.topics if self._leads else ())
         return claims.claim(connection, self.run, [wanted], led=led)
 
     def sees_waiting(self, queue: str) -> bool:

@@ -100,11 +100,25 @@ def test_topics_that_nobody_consumes_do_not_hold_a_line(store: Store) -> None:
     assert worker.topics("line", topics=["line/b"], unconsumed=["line/a"]) == ["line/b"]
 
 
-def test_only_the_instance_that_is_meant(store: Store) -> None:
-    store.add("free/a", only_on="i2"), store.add("free/a", only_on=LEADER)
-    assert store.worker("i1").claim("free", 5) == []
-    assert [one.job.only_on for one in store.worker("i2").claim("free", 5)] == ["i2"]
-    assert [one.job.only_on for one in store.worker("i3", leads=True).claim("free", 5)] == [LEADER]
+@pytest.mark.parametrize("queue", ["free", "line", "turns"])
+def test_only_the_instance_that_is_meant(store: Store, queue: str) -> None:
+    one, two, leader = store.worker("i1"), store.worker("i2"), store.worker("i3", leads=True)
+    for only_on, others, meant in (("i2", (one, leader), two), (LEADER, (one, two), leader)):
+        store.add(f"{queue}/a", only_on=only_on)
+        assert [other.claim(queue) for other in others] == [[], []]
+        [claimed] = meant.claim(queue)
+        assert claimed.job.only_on == only_on
+        meant.end(claimed)
+
+
+@pytest.mark.parametrize("queue", ["free", "line"])
+def test_who_leads_one_topic_does_no_other_topics_jobs_of_the_leader(
+    store: Store, queue: str
+) -> None:
+    store.add(f"{queue}/a", only_on=LEADER)
+    leader = store.worker()
+    assert leader.claim(queue, led=[f"{queue}/b"]) == []
+    assert len(leader.claim(queue, led=[f"{queue}/a"])) == 1
 
 
 def test_the_creator_is_preferred_for_a_while(
