@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from prometheus_client import REGISTRY
 
 from packhorse.jobs.consumers import HandledTopics
 from packhorse.jobs.scheduling import firing, scheduler
@@ -158,6 +159,25 @@ def test_what_nobody_fired_is_made_up_for_by_policy(site: Schedules) -> None:
     assert [row[1:] for row in site.reported("once")] == [("FIRED", 4)]
     assert [row[1:] for row in site.reported("all")] == [("FIRED", 3), ("FIRED", 0)]
     assert sorted(row[0] for row in site.jobs()) == ["all", "all", "once"]
+
+
+def test_what_fires_and_what_is_missed_is_counted(site: Schedules) -> None:
+    def counted() -> list[float]:
+        fire_times, lateness = "packhorse_schedule_fire_times_total", "packhorse_schedule_lateness"
+        return [
+            REGISTRY.get_sample_value(name, labels) or 0.0
+            for name, labels in (
+                (fire_times, {"outcome": "FIRED"}),
+                (fire_times, {"outcome": "MISSED"}),
+                (f"{lateness}_seconds_count", {}),
+                (f"{lateness}_seconds_sum", {}),
+            )
+        ]
+
+    site.create(missed=Missed.ONCE)
+    before = counted()
+    site.fire_at(site.next_fire_time() + 4 * HOUR + 2 * MINUTE)
+    assert [after - one for after, one in zip(counted(), before, strict=True)] == [1, 4, 1, 120]
 
 
 def test_after_so_many_times_it_has_ended(site: Schedules) -> None:

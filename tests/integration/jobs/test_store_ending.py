@@ -228,6 +228,20 @@ def test_statistics_survive_and_are_folded_when_an_instance_is_gone(store: Store
     assert row == ("free", "free/a", "", 2, 2)
 
 
+def test_old_statistics_are_folded_once_their_run_is_forgotten(store: Store) -> None:
+    store.add("free/a")
+    worker = store.worker()
+    worker.end(worker.claim("free")[0])
+    worker.lose_lease()
+    with store.transaction() as connection:
+        connection.execute(
+            "UPDATE jobs.statistics SET since = '2020-01-01', last_started_at = '2020-01-01', "
+            "last_finished_at = '2020-01-01'"
+        )
+        assert [forget_workers(connection, after_s=0.0) for _ in range(2)] == [1, 0]
+    assert store.rows("SELECT instance, succeeded FROM jobs.statistics") == [("", 1)]
+
+
 def test_what_is_reported(store: Store) -> None:
     store.add("free/a")
     worker = store.worker()
