@@ -128,12 +128,23 @@ SILENT: list[Step] = [
     ("leave", LEADER, 0, None),
     ("renew", NEXT, 0, None),
 ]
+PREFERRED_BUT_SILENT: list[Step] = [
+    ("join", LEADER, 0, None),
+    ("join", NEXT, 0, None),
+    ("join", THIRD, 0, {LEADER_PREFIX: "0"}),
+    ("pass", LEADER, 6, None),
+    ("renew", LEADER, 0, None),
+    ("renew", NEXT, 0, None),
+    ("pass", LEADER, 5, None),
+    ("leave", LEADER, 0, None),
+]
 FIRST, SECOND = Incarnation("a", "first run"), Incarnation("a", "second run")
 
 
 @given(steps=STEPS)
 @example(steps=[("join", FIRST, 0, None), ("pass", FIRST, 11, None), ("join", SECOND, 0, None)])
 @example(steps=ELECTION)
+@example(steps=PREFERRED_BUT_SILENT)
 @settings(
     max_examples=examples(40),
     deadline=None,
