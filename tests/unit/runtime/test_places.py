@@ -2,10 +2,12 @@
 
 import pytest
 
+from packhorse.runtime.limits import ServiceLimits
 from packhorse.runtime.open_connections import OpenConnections, network_of
 from packhorse.runtime.places import Places, RequestPlace, who
 from packhorse.runtime.principal import CALLER, Principal
 from packhorse.runtime.problems import Problem
+from tests.unit.runtime.apps import sample_app, send_json
 
 
 def test_one_has_its_share_and_all_together_have_all() -> None:
@@ -19,6 +21,14 @@ def test_one_has_its_share_and_all_together_have_all() -> None:
         places.take("d")
     places.give_back("a")
     places.take("d")
+
+
+def test_the_bytes_of_a_body_are_given_back_with_the_answer() -> None:
+    app = sample_app(limits=ServiceLimits(held_bytes=100))  # of which one caller has the half
+    body = b'{"action":"ADD","paths":["/a"]}'
+    found = [send_json(app, sent).status_code for sent in (body, body, b"{" * 40, body)]
+    assert found == [202, 202, 400, 202]
+    assert send_json(app, body + b" " * 50).status_code == 429
 
 
 def test_a_request_counts_as_its_callers_once_that_is_known() -> None:
