@@ -107,10 +107,14 @@ def both(databases: Databases) -> Iterator[Both]:
 
 
 LEADER, NEXT, THIRD = (Incarnation(name, "first run") for name in "abc")
-ELECTION: list[Step] = [
+PREFERRED: list[Step] = [
     ("join", LEADER, 0, None),
     ("join", NEXT, 0, None),
     ("join", THIRD, 0, {LEADER_PREFIX: "0"}),
+]
+THE_LEADER_LIVES: list[Step] = [*PREFERRED, ("leave", NEXT, 0, None)]
+ELECTION: list[Step] = [
+    *PREFERRED,
     ("leave", LEADER, 0, None),
     ("join", LEADER, 0, None),
     ("leave", NEXT, 0, None),
@@ -129,9 +133,7 @@ SILENT: list[Step] = [
     ("renew", NEXT, 0, None),
 ]
 PREFERRED_BUT_SILENT: list[Step] = [
-    ("join", LEADER, 0, None),
-    ("join", NEXT, 0, None),
-    ("join", THIRD, 0, {LEADER_PREFIX: "0"}),
+    *PREFERRED,
     ("pass", LEADER, 6, None),
     ("renew", LEADER, 0, None),
     ("renew", NEXT, 0, None),
@@ -145,6 +147,7 @@ FIRST, SECOND = Incarnation("a", "first run"), Incarnation("a", "second run")
 @example(steps=[("join", FIRST, 0, None), ("pass", FIRST, 11, None), ("join", SECOND, 0, None)])
 @example(steps=ELECTION)
 @example(steps=PREFERRED_BUT_SILENT)
+@example(steps=THE_LEADER_LIVES)
 @settings(
     max_examples=examples(40),
     deadline=None,
