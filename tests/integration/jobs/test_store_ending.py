@@ -3,8 +3,10 @@
 import logging
 from datetime import timedelta
 
+import psycopg
 import pytest
 
+from packhorse.jobs.channels import JOBS
 from packhorse.jobs.consumer import Outcome, Result
 from packhorse.jobs.job import JobLost, JobProgress, JobState
 from packhorse.jobs.store import finishing, leases, statistics
@@ -240,6 +242,19 @@ def test_old_statistics_are_folded_once_their_run_is_forgotten(store: Store) -> 
         )
         assert [forget_workers(connection, after_s=0.0) for _ in range(2)] == [1, 0]
     assert store.rows("SELECT instance, succeeded FROM jobs.statistics") == [("", 1)]
+
+
+@pytest.mark.parametrize(("topic", "outcome"), [("line/a", "OK"), ("free/a", "FAILED")])
+def test_workers_are_notified_of_what_may_be_begun_then(
+    store: Store, topic: str, outcome: str
+) -> None:
+    store.add(topic)
+    worker = store.worker()
+    [claimed] = worker.claim(topic.partition("/")[0])
+    with psycopg.connect(store.url, autocommit=True) as listening:
+        listening.execute(f"LISTEN {JOBS}")
+        worker.end(claimed, Outcome(outcome))
+        assert list(listening.notifies(timeout=120, stop_after=1))
 
 
 def test_what_is_reported(store: Store) -> None:
