@@ -178,9 +178,7 @@ def test_forged_tokens_are_401(issuer: Issuer, forge: Callable[[Issuer], str]) -
         ("queues:readx", 403),
         ("", 403),
         (None, 403),
-        (7, 403),
-        ([7, None], 403),
-        ([{}], 403),
+        ([7, None, {}], 403),
         ({"queues:read": True}, 403),
     ],
 )
