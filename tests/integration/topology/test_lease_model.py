@@ -84,6 +84,12 @@ class Both:
         }
         return [(act[name](store), *shown(store.look())) for store in (self.session, self.sql)]
 
+    def active(self) -> list[Incarnation]:
+        """Return those that are active in Postgres, in their order."""
+        state = self.sql.look()
+        assert state is not None
+        return [one.who for one in state.entries if one.state is InstanceState.ACTIVE]
+
     def close(self) -> None:
         self.sql.close()
         self.admin.close()
@@ -106,7 +112,7 @@ def both(databases: Databases) -> Iterator[Both]:
     both.close()
 
 
-LEADER, NEXT, THIRD = (Incarnation(name, "first run") for name in "abc")
+LEADER, NEXT, THIRD, FOURTH = (Incarnation(name, "first run") for name in "abcd")
 PREFERRED: list[Step] = [
     ("join", LEADER, 0, None),
     ("join", NEXT, 0, None),
@@ -167,9 +173,17 @@ def test_a_silent_one_keeps_its_place_when_the_leader_leaves(both: Both) -> None
     for step in SILENT:
         memory, postgres = both.do(step)
         assert memory == postgres, step
-    state = both.sql.look()
-    assert state is not None
-    assert [one.who for one in state.entries if one.state is InstanceState.ACTIVE] == [NEXT, THIRD]
+    assert both.active() == [NEXT, THIRD]
+
+
+def test_nobody_overtakes_one_that_is_deactivating(both: Both) -> None:
+    """What it left behind is still to be dealt with."""
+    both.begin()
+    for step in (*PREFERRED[:2], ("join", FOURTH, 0, None), PREFERRED[2]):
+        both.do(step)
+    both.admin.execute("UPDATE topology.instance SET state = 'DEACTIVATING' WHERE id = 'd'")
+    both.sql.leave(LEADER)
+    assert both.active() == [NEXT, THIRD]
 
 
 @pytest.mark.proof
