@@ -12,6 +12,8 @@ from packhorse_services.subscriber.journal import position as positions
 from packhorse_services.subscriber.journal.arrivals import Mark
 from packhorse_services.subscriber.journal.failures import Fenced
 from packhorse_services.subscriber.journal.position import Position
+from tests.harness.feed import Feed, page
+from tests.harness.subscriber import Worker, content_of, rows_of
 
 NEW = Position("main", "journal", 2, Mark(6, "id6"), 6, incomplete=True)
 _LEFT = ("attempt", "status", "status_mark")
@@ -81,6 +83,20 @@ def test_r25_a_position_moves_from_where_it_is_in_its_epoch_alone(
     assert moved == positions.load(connection, "main") == replace(NEW, mark=Mark(9, "id9"))
     assert positions.load(connection, "other") == replace(NEW, agent="other")
     assert moved_at(connection) > before
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_r25_a_session_whose_position_has_moved_is_over(
+    feed: Feed, worker: Worker, first: bool
+) -> None:
+    if not first:  # the first after a start is tried alone, the next in a group
+        feed.add(page("/a"))
+    worker.run()
+    offset = feed.add(page("/b"))
+    rows_of(worker.url, f"UPDATE bookkeeping.position SET log_offset = {offset} RETURNING 1")
+    with pytest.raises(Fenced):
+        worker.run()
+    assert "/b" not in content_of(worker.url)
 
 
 def moved_at(connection: Connection[Any]) -> Any:

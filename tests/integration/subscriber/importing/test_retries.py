@@ -38,6 +38,19 @@ def test_r10_max_retries_are_so_many_after_the_first_attempt(
     assert_is_the_fold(worker.url, feed, removed=[bad])
 
 
+def test_r10_a_package_that_waits_by_itself_is_tried_no_more_often(
+    feed: Feed, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = workers(policy=RetryPolicy(0))
+    feed.add(page("/a"))
+    worker.run()  # so that the next one is not the first after a start
+    tries, apply = list[Any](), importer.apply
+    monkeypatch.setattr(importer, "apply", lambda *a, **m: tries.append(a) or apply(*a, **m))
+    feed.bad()
+    worker.run()
+    assert len(tries) == 1
+
+
 def test_the_counter_is_not_inherited_by_the_next_bad_package(feed: Feed, workers: Workers) -> None:
     worker = workers(policy=RetryPolicy(2, 0.0, 0.0))
     bad = [feed.bad() for _ in range(4)]
@@ -204,6 +217,8 @@ def test_r10_attempts_survive_a_restart(feed: Feed, workers: Workers) -> None:
     first.run()
     bad = feed.bad()
     first.step_until_failed(4)
+    row = rows_of(first.url, "SELECT attempts, last_error FROM bookkeeping.attempt")
+    assert row == [(4, first.report.state.last_error)]
     first.die()
     second = workers(policy=policy)
     session = second.begin()
