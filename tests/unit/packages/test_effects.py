@@ -1,20 +1,25 @@
 """What a package does to a tree, without a tree: what is admitted, what a filter leaves of it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from packhorse.blobs.open import open_blobs
 from packhorse.content.node import Node
 from packhorse.content.parts import SubtreePart
+from packhorse.packages.body import pack
 from packhorse.packages.effects import (
     Effect,
     PartialRemoval,
     Replacement,
     SubtreeRemoval,
     admit,
+    effects,
     filtered,
 )
-from packhorse.packages.limits import PackageRefused
+from packhorse.packages.limits import LIMITS, PackageRefused
 from packhorse.packages.path_filter import PathFilter
 from packhorse.packages.scope import type_of
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
@@ -77,3 +82,27 @@ def test_r35_a_package_for_named_subscribers_has_its_own_type(targets: tuple[str
     if targets:
         with pytest.raises(PackageRefused, match="targets exactly when"):
             admit(PackageMessage(entry, package_type=other.package_type))
+
+
+@pytest.mark.parametrize("range_from", ["", "/a/b"])
+def test_r30_limits_hold_and_reading_is_heard_of_for_a_part_as_for_a_subtree(
+    tmp_path: Path, range_from: str
+) -> None:
+    nodes, blobs = [Node("/a/b", "page"), Node("/a/c", "page")], open_blobs(str(tmp_path))
+    nodes = nodes if range_from else [Node("/a", "page"), *nodes]
+    entry = PackageEntry("id", "main", Action.ADD, deep_paths=("/a",), range_from=range_from)
+    body = pack(iter(nodes), "id", blobs).body
+    package = PackageMessage(entry, body, package_type=type_of(entry))
+    read: list[str] = []
+
+    def reading(given: Iterator[Node]) -> Iterator[Node]:
+        for node in given:
+            read.append(node.path)
+            yield node
+
+    found = [[*said(effect)] for effect in effects(package, blobs, reading=reading)]
+    assert found == [[("replace", "/a", *read)]]
+    assert read == [node.path for node in nodes]
+    small = replace(LIMITS, content_bytes=body.content_length - 1)
+    with pytest.raises(PackageRefused, match="PACKHORSE_MAX_PACKAGE_BYTES"):
+        [[*said(effect)] for effect in effects(package, blobs, limits=small)]
