@@ -92,10 +92,8 @@ class _Application:
     def add(self, package: PackageMessage) -> None:
         if notifies(package.entry.action):
             admit(package, self._roots)
-            taken = self._filter.narrowed(package.entry)
-            paths = PathScope(taken.paths, taken.deep_paths)
-            named = (*paths.shallow, *paths.deep)
-            self._notifications += _payloads(package.entry.package_id, named)
+            taken = PathScope((), self._filter.narrowed(package.entry).deep_paths)
+            self._notifications += _payloads(package.entry.package_id, taken.deep)
         put = self._changes.replace if _is_small(package) else self._changes.stream
         for effect in self._effects(package):
             if isinstance(effect, Node):
