@@ -8,10 +8,12 @@ import psycopg
 import pytest
 from psycopg import Connection
 
+from packhorse.wire.messages import Action, PackageEntry
 from packhorse_services.subscriber.journal import position as positions
 from packhorse_services.subscriber.journal.arrivals import Mark
 from packhorse_services.subscriber.journal.failures import Fenced
 from packhorse_services.subscriber.journal.position import Position
+from packhorse_services.subscriber.journal.sequences import HighWater, ImpossibleSequence
 from tests.harness.feed import Feed, page
 from tests.harness.subscriber import Worker, content_of, rows_of
 
@@ -135,3 +137,23 @@ def test_r13_a_subscription_from_the_beginning_is_complete(connection: Connectio
     loaded = positions.load(connection, "main")
     assert loaded is not None
     assert not loaded.incomplete
+
+
+def test_r27_each_subscription_keeps_the_highest_numbers_of_its_own(
+    connection: Connection[Any],
+) -> None:
+    def package(sequence: int) -> PackageEntry:
+        return PackageEntry("id", "main", Action.TEST, producer="p", epoch=1, sequence=sequence)
+
+    for sequence in (10, 5):
+        noted = HighWater({})
+        noted.note("p", (1, sequence), 100)
+        noted.store(connection, "main")
+    assert HighWater.load(connection, "other").passes(package(10), 200)
+    known = HighWater.load(connection, "main")
+    assert not known.fork().passes(package(10), 200)
+    with pytest.raises(ImpossibleSequence):
+        known.fork().passes(package(10**9), 200)
+    known.release("p")
+    known.store(connection, "main")
+    assert HighWater.load(connection, "main").passes(package(10**9), 200)
