@@ -3,11 +3,10 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 from packhorse.clock import Clock, SystemClock
 from packhorse_services.publisher.outbox.request import Pending
-from packhorse_services.publisher.publish.publishing import Publishing
 from packhorse_services.publisher.publish.request_intake import RequestIntake
 from tests.harness.clock import ManualClock
 
@@ -46,7 +45,7 @@ def answer_first(group: Sequence[Pending]) -> None:
     group[0].answer(1)
 
 
-def fail_with(error: Exception) -> Callable[[Sequence[Pending]], None]:
+def fail_with(error: BaseException) -> Callable[[Sequence[Pending]], None]:
     def fail(_: Sequence[Pending]) -> None:
         raise error
 
@@ -77,7 +76,7 @@ class Gate:
 def running(
     publishing: ScriptedPublishing, clock: Clock | None = None, **options: Any
 ) -> Iterator[RequestIntake]:
-    intake = RequestIntake(cast(Publishing, publishing), clock or SystemClock(), **options)
+    intake = RequestIntake(publishing, clock or SystemClock(), **options)
     intake.start()
     try:
         yield intake

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import psycopg
 import pytest
@@ -100,10 +99,9 @@ def test_any_line_that_gets_nowhere_makes_the_replica_unready() -> None:
 
 
 def test_a_line_whose_thread_dies_makes_the_replica_fail() -> None:
-    death: Any = Crash()
-    early: Any = ScriptedPublishing(fail_with(death))
-    quick: Any = ScriptedPublishing()
-    intake = RequestIntake(quick, SystemClock(), early=early)
+    death = Crash()
+    early = ScriptedPublishing(fail_with(death))
+    intake = RequestIntake(ScriptedPublishing(), SystemClock(), early=early)
     intake.start()
     intake.submit(request(deep=["/a"]))
     eventually(lambda: intake.failure() is death)

@@ -12,7 +12,6 @@ from packhorse_services.publisher.outbox.request import (
     Pending,
     ReleaseVersion,
 )
-from packhorse_services.publisher.publish.early_export import EarlyPublishing
 from packhorse_services.publisher.publish.publish_queue import (
     PublisherStopping,
     Publishes,
@@ -34,8 +33,8 @@ class RequestIntake:
         publishing: Publishes,
         clock: Clock,
         *,
-        early: EarlyPublishing | None = None,
-        of_producers: EarlyPublishing | None = None,
+        early: Publishes | None = None,
+        of_producers: Publishes | None = None,
         give_up_s: float = 20.0,
     ) -> None:
         """Take `early` for requests that may be large, if there is one; they delay no others.
