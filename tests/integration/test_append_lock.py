@@ -1,40 +1,28 @@
 """The append lock: who holds it and is gone, paused or at fault keeps nobody from it for long."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
 
-from packhorse.blobs.open import open_blobs
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.pool import is_alive
-from packhorse.messaging.open import open_journal
 from packhorse_services.publisher.outbox import append_lock
 from packhorse_services.publisher.outbox.append_lock import AppendLock, lock_connection
-from tests.harness.publishing import Author
 from tests.harness.waiting import eventually
 
 
 @pytest.fixture
-def author(database_url: str, tmp_path: Path) -> Iterator[Author]:
-    journal = open_journal(f"memory://{tmp_path}", client_name="tests")
-    author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")))
-    yield author
-    author.close()
-
-
-@pytest.fixture
-def lock(author: Author) -> Iterator[AppendLock]:
-    lock = AppendLock(author.lock_connection)
+def lock(database_url: str) -> Iterator[AppendLock]:
+    lock = AppendLock(lambda: lock_connection(database_url, "tests-lock", lock_ms=20_000))
     yield lock
     lock.close()
 
 
 @pytest.fixture
-def other(author: Author) -> Iterator[AppendLock]:
+def other(database_url: str) -> Iterator[AppendLock]:
     """Another publisher's, which waits until a session that has ended is gone."""
-    other = AppendLock(lambda: lock_connection(author.database_url, "tests-other", lock_ms=60_000))
+    other = AppendLock(lambda: lock_connection(database_url, "tests-other", lock_ms=60_000))
     yield other
     other.close()
 

@@ -18,7 +18,7 @@ from packhorse_services.cleanup.cleanup_lock import CleanupLock, CleanupLockLost
 from packhorse_services.cleanup.report import CleanupRun, RunState
 from packhorse_services.cleanup.runner import run_by_hand
 from packhorse_services.cleanup.sweep import ForeignLog, Sweep
-from tests.harness.cleanup import DAY_S, GRACE, TOPIC, Altered, Stage, staged
+from tests.harness.cleanup import DAY_S, GRACE, TOPIC, Altered, Stage, journal_away, staged
 from tests.harness.crash import Crash
 from tests.harness.postgres import end_sessions
 
@@ -39,11 +39,8 @@ def test_an_error_of_the_journal_removes_nothing(stage: Stage, method: str) -> N
     stage.publish()
     stage.forget_log(before=1)
 
-    def fail(*arguments: Any, **named: Any) -> Any:
-        raise JournalUnavailable("the broker is away")
-
     with pytest.raises(JournalUnavailable):
-        stage.run(journal=Altered(stage.journal, {method: fail}))
+        stage.run(journal=Altered(stage.journal, {method: journal_away}))
     assert stage.has(old)
     assert _last(stage).state is RunState.FAILED
     assert _last(stage).error == "the broker is away"
@@ -72,7 +69,7 @@ def test_who_was_replaced_stops_reading_the_log(
     stage.forget_log(before=1)
 
     def replaced(*arguments: Any, **named: Any) -> Any:
-        stage.database.execute("UPDATE bookkeeping.cleanup SET epoch = epoch + 1")
+        stage.replace_cleaner()
         reader = stage.journal.reader(*arguments, **named)
         monkeypatch.setattr(reader, "poll", lambda *_, **__: pytest.fail("it reads on"))
         return reader
@@ -84,13 +81,10 @@ def test_who_was_replaced_stops_reading_the_log(
 def test_runs_are_in_the_audit_log_and_dry_ones_are_not(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(topic: str) -> Any:
-        raise JournalUnavailable(topic)
-
     caplog.set_level(logging.INFO, audit.LOGGER)
     stage.run(dry_run=True)
     with pytest.raises(JournalUnavailable):
-        stage.run(journal=Altered(stage.journal, {"bounds": fail}))
+        stage.run(journal=Altered(stage.journal, {"bounds": journal_away}))
     run = stage.run()
     failed, done = [vars(one) for one in caplog.records if one.name == audit.LOGGER]
     assert (failed["outcome"], failed["reason"]) == (AuditOutcome.FAILED, "JournalUnavailable")
@@ -177,7 +171,7 @@ def test_a_cleaner_that_was_replaced_stops_removing(stage: Stage) -> None:
 
     def delete(key: str) -> None:
         deleted.append(key)
-        stage.database.execute("UPDATE bookkeeping.cleanup SET epoch = epoch + 1")
+        stage.replace_cleaner()
         stage.blobs.delete(key)
 
     with pytest.raises(CleanupLockLost):

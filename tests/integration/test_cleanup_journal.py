@@ -178,7 +178,7 @@ def test_a_shorter_retention_by_which_nothing_goes_asks_for_nobody(stage: Stage,
 def test_a_shorter_retention_in_which_all_were_published_asks_for_nobody(
     stage: Stage, ask: Ask, clock: ManualClock
 ) -> None:
-    clock.advance(time.time() - clock.wall_ms() / 1000)
+    clock.jump(int(time.time() * 1000))
     stage.publish()
     announce(stage, "slow", -1)
     path = "/journal/topics/package/retention"

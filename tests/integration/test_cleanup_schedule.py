@@ -15,7 +15,6 @@ from packhorse.db.roles import act_as
 from packhorse.jobs.scheduling.definition import Schedule
 from packhorse.jobs.scheduling.store import declare_schedule, list_fire_times, replace_schedule
 from packhorse.jobs.scheduling.timing import Cron, Every
-from packhorse.messaging.api import JournalUnavailable
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.topology.configuration import TopologyConfiguration
@@ -26,7 +25,7 @@ from packhorse_services.cleanup.report import RunState
 from packhorse_services.cleanup.runner import request_run, schedule_of
 from packhorse_services.cleanup.settings import Settings
 from packhorse_services.cleanup.sweep import Sweep
-from tests.harness.cleanup import Altered, Stage, staged
+from tests.harness.cleanup import Altered, Stage, journal_away, staged
 from tests.harness.waiting import eventually
 
 NAME = "packhorse.cleanup"
@@ -131,12 +130,9 @@ def comes_again(stage: Stage, after: int = 1) -> list[Any]:
 
 
 def test_a_run_that_fails_comes_again_soon_and_then_ever_later(stage: Stage) -> None:
-    def fail(*_: Any) -> Any:
-        raise JournalUnavailable("the broker is away")
-
     declare(stage)
     come_now(stage)
-    away = Altered(stage.journal, {"bounds": fail})
+    away = Altered(stage.journal, {"bounds": journal_away})
     with instances(stage, "one", journal=away):
         [(pause, reported, attempts)] = eventually(lambda: comes_again(stage))
         assert pause <= timedelta(seconds=5) * 2 ** (attempts - 1)
@@ -151,10 +147,7 @@ def test_a_run_that_fails_comes_again_soon_and_then_ever_later(stage: Stage) -> 
 def test_a_requested_run_that_fails_comes_again_as_it_was(stage: Stage) -> None:
     broken: dict[str, Callable[..., Any]] = {}
 
-    def fail(*_: Any) -> Any:
-        raise JournalUnavailable("the broker is away")
-
-    broken["bounds"] = fail
+    broken["bounds"] = journal_away
     with bookkeeping(stage) as connection:
         request_run(connection, "tests", "request of me", dry_run=True)
     with instances(stage, "one", journal=Altered(stage.journal, broken)):

@@ -16,7 +16,7 @@ from prometheus_client import REGISTRY
 from pydantic import ValidationError
 
 from packhorse.db.connect import connect
-from packhorse.messaging.api import Bounds, JournalUnavailable
+from packhorse.messaging.api import JournalUnavailable
 from packhorse.messaging.open import open_journal
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.http import Service
@@ -28,7 +28,7 @@ from packhorse_services.cleanup.app import _show_success, cleanup_service
 from packhorse_services.cleanup.cleanup_lock import CleanupBusy, CleanupLockLost, acquire_lock
 from packhorse_services.cleanup.report import RunState
 from packhorse_services.cleanup.settings import Settings
-from tests.harness.cleanup import Altered, Stage, staged
+from tests.harness.cleanup import Altered, Stage, journal_away, staged
 from tests.harness.command_line import program
 from tests.harness.postgres import Databases
 from tests.harness.waiting import eventually
@@ -38,10 +38,6 @@ from tests.harness.waiting import eventually
 def stage(database_url: str, tmp_path: Path) -> Iterator[Stage]:
     with staged(database_url, tmp_path / "blobs") as stage:
         yield stage
-
-
-def away(topic: str) -> Bounds:
-    raise JournalUnavailable(topic)
 
 
 def _runs(stage: Stage) -> list[Any]:
@@ -268,7 +264,7 @@ def test_every_replica_and_every_start_shows_when_the_last_run_succeeded(
     run = stage.run()
     assert run.ended_at is not None
     with pytest.raises(JournalUnavailable):
-        stage.run(journal=Altered(stage.journal, {"bounds": away}))
+        stage.run(journal=Altered(stage.journal, {"bounds": journal_away}))
     assert shown() == pytest.approx(run.ended_at.timestamp(), abs=0.001)
 
 
@@ -280,13 +276,13 @@ def test_runs_and_what_they_remove_are_counted(stage: Stage) -> None:
         samples = [(f"packhorse_cleanup_{name}_total", {label: one}) for name, label, one in names]
         return [REGISTRY.get_sample_value(*sample) or 0 for sample in samples]
 
-    def replaced(topic: str) -> Bounds:
-        stage.database.execute("UPDATE bookkeeping.cleanup SET epoch = epoch + 1")
-        return stage.journal.bounds(topic)
+    def replaced(*arguments: Any, **named: Any) -> Any:
+        stage.replace_cleaner()
+        return stage.journal.bounds(*arguments, **named)
 
     old, before = stage.publish(), counted()
     stage.forget_log()
-    for bounds, error in ((away, JournalUnavailable), (replaced, CleanupLockLost)):
+    for bounds, error in ((journal_away, JournalUnavailable), (replaced, CleanupLockLost)):
         with pytest.raises(error):
             stage.run(journal=Altered(stage.journal, {"bounds": bounds}))
     stage.run()

@@ -7,12 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from psycopg import Connection
 
-from packhorse.db.connect import connect
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
 from packhorse_services.publisher.outbox import release_rows
 from packhorse_services.publisher.outbox.release_rows import MAX_REASON, Release, ReleaseMoved
 from packhorse_services.publisher.outbox.request import ReleaseVersion
+from tests.harness.jobs.stored import bookkeeper
 from tests.harness.publishing import AGENT
 
 NOW = datetime.now(UTC)
@@ -20,8 +18,7 @@ NOW = datetime.now(UTC)
 
 @pytest.fixture
 def connection(database_url: str) -> Iterator[Connection]:
-    with connect(database_url, "tests") as connection:
-        act_as(connection, BOOKKEEPER)
+    with bookkeeper(database_url) as connection:
         yield connection
 
 
@@ -123,7 +120,7 @@ def test_what_has_ended_long_ago_is_forgotten(connection: Connection) -> None:
         put(connection, state, state=state, hours=2)
     put(connection, "young", state="SENT")
     assert [release_rows.forget(connection, 3600, 2) for _ in range(3)] == [2, 1, 0]
-    left = connection.execute("SELECT release_id FROM bookkeeping.release ORDER BY 1").fetchall()
+    left = connection.execute("SELECT release_id FROM bookkeeping.release").fetchall()
     assert sorted(left) == [("DRAFT",), ("SCHEDULED",), ("young",)]
 
 

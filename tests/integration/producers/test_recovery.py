@@ -4,12 +4,10 @@ import random
 
 import pytest
 
-from packhorse.db.connect import connect
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
 from packhorse.messaging.numbered import Number
 from packhorse_services.publisher.outbox import producers
 from packhorse_services.publisher.outbox.producers import SequencePassed
+from tests.harness.jobs.stored import bookkeeper
 from tests.harness.postgres import Databases
 from tests.harness.producers import Source, outcome, replay
 from tests.harness.publishing import (
@@ -74,8 +72,7 @@ def test_r26_a_backup_from_before_the_first_package_finds_them_too(
 def test_r26_what_the_journal_says_brings_no_producer_back(author: Author, source: Source) -> None:
     said = [(5, 3), (3, 9), (7, 2), (6, 9)]
     known = [(5, 3), (5, 9), (7, 9), (7, 9)]
-    with connect(author.database_url, "tests") as connection:
-        act_as(connection, BOOKKEEPER)
+    with bookkeeper(author.database_url) as connection:
         for number, expected in zip(said, known, strict=True):
             producers.catch_up(connection, [Number(source.qualified, *number)], 10)
             rows = connection.execute("SELECT epoch, last_sequence FROM bookkeeping.producer")
@@ -88,8 +85,7 @@ def test_r30_each_agent_has_as_many_producers_as_one_may_have(
     author: Author, source: Source
 ) -> None:
     names = ["one/a/caller", "one/b/caller", "two/a/caller", f"{AGENT}/late/caller"]
-    with connect(author.database_url, "tests") as connection:
-        act_as(connection, BOOKKEEPER)
+    with bookkeeper(author.database_url) as connection:
         producers.catch_up(connection, [Number(name, 1, 1) for name in names], 1)
     rows = author.rows("SELECT agent, name FROM bookkeeping.producer ORDER BY 1")
     assert rows == [(AGENT, source.name), ("one", "b"), ("two", "a")]

@@ -6,7 +6,7 @@ import pytest
 
 from packhorse.messaging.api import LogEnd, Outgoing, TopicSpec
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
-from packhorse.messaging.numbered import Number
+from packhorse.messaging.numbered import Number, Numbered
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
 from packhorse.wire.package_codec import PACKAGE_ID_HEADER, encode_package
 from packhorse_services.publisher.outbox import journal_search
@@ -34,16 +34,11 @@ def append(
         package_id, "main", Action.TEST, producer=author, epoch=epoch, sequence=sequence
     )
     encoded = encode_package(PackageMessage(entry))
-    named = {} if source is None else headers_of(source)
-    journal.append("package", Outgoing(encoded.value, {**encoded.headers, **named})).result()
-
-
-def headers_of(source: Number) -> dict[str, bytes]:
-    return {
-        "producer-name": source.producer.encode(),
-        "producer-epoch": b"%d" % source.epoch,
-        "producer-sequence": b"%d" % source.sequence,
-    }
+    record = Outgoing(encoded.value, encoded.headers)
+    if source is not None:
+        numbers = source.producer, source.epoch, source.sequence
+        record = Numbered(*numbers, record).outgoing(None)
+    journal.append("package", record).result()
 
 
 def found(

@@ -108,12 +108,12 @@ def test_r30_of_what_nobody_announces_any_more_nothing_is_kept() -> None:
     played.tail()
     assert played.verdict(0, "x") is True
     played.subject.check([])
-    kept = played.subject._verdicts, played.subject._requested, played.subject._since
-    assert kept == ({}, {}, {})
+    assert played.subject.verdict(at(0, "x")) is None
+    assert (played.subject._requested, played.subject._since) == ({}, {})
     assert played.verdict(0, "z") is False
     played.subject.distrust()
     played.subject.check([])
-    assert not played.subject._doubted
+    assert played.subject.verdict(at(0, "z")) is None
 
 
 def test_what_the_tail_is_about_to_read_is_waited_for_and_then_asked_for() -> None:
