@@ -12,7 +12,6 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
-from prometheus_client import REGISTRY
 from pydantic import ValidationError
 
 from packhorse.db.connect import connect
@@ -30,6 +29,7 @@ from packhorse_services.cleanup.report import RunState
 from packhorse_services.cleanup.settings import Settings
 from tests.harness.cleanup import Altered, Stage, journal_away, staged
 from tests.harness.command_line import program
+from tests.harness.grown import growth
 from tests.harness.postgres import Databases
 from tests.harness.waiting import eventually
 
@@ -269,22 +269,21 @@ def test_every_replica_and_every_start_shows_when_the_last_run_succeeded(
 
 
 def test_runs_and_what_they_remove_are_counted(stage: Stage) -> None:
-    names = [("runs", "outcome", one) for one in ("failed", "lost", "succeeded")]
-    names += [(one, "reason", "forgotten") for one in ("removed", "removed_bytes")]
-
-    def counted() -> list[float]:
-        samples = [(f"packhorse_cleanup_{name}_total", {label: one}) for name, label, one in names]
-        return [REGISTRY.get_sample_value(*sample) or 0 for sample in samples]
+    removed = {"reason": "forgotten"}
+    grown = growth(
+        *(("cleanup_runs_total", {"outcome": one}) for one in ("failed", "lost", "succeeded")),
+        ("cleanup_removed_total", removed),
+        ("cleanup_removed_bytes_total", removed),
+    )
 
     def replaced(*arguments: Any, **named: Any) -> Any:
         stage.replace_cleaner()
         return stage.journal.bounds(*arguments, **named)
 
-    old, before = stage.publish(), counted()
+    old = stage.publish()
     stage.forget_log()
     for bounds, error in ((journal_away, JournalUnavailable), (replaced, CleanupLockLost)):
         with pytest.raises(error):
             stage.run(journal=Altered(stage.journal, {"bounds": bounds}))
     stage.run()
-    more = [now - then for now, then in zip(counted(), before, strict=True)]
-    assert more == [1, 1, 1, 1, len(old)]
+    assert grown() == [1, 1, 1, 1, len(old)]

@@ -8,7 +8,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from prometheus_client import REGISTRY
 
 from packhorse.jobs.consumers import HandledTopics
 from packhorse.jobs.scheduling import firing, scheduler
@@ -16,6 +15,7 @@ from packhorse.jobs.scheduling.definition import EventAction, JobAction, Missed,
 from packhorse.jobs.scheduling.scheduler import POLL_S
 from packhorse.jobs.scheduling.store import remove_schedule, suspend_schedule
 from packhorse.jobs.scheduling.timing import At, Cron, Every
+from tests.harness.grown import growth
 from tests.harness.jobs.schedules import Schedules
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
@@ -162,22 +162,16 @@ def test_what_nobody_fired_is_made_up_for_by_policy(site: Schedules) -> None:
 
 
 def test_what_fires_and_what_is_missed_is_counted(site: Schedules) -> None:
-    def counted() -> list[float]:
-        fire_times, lateness = "packhorse_schedule_fire_times_total", "packhorse_schedule_lateness"
-        return [
-            REGISTRY.get_sample_value(name, labels) or 0.0
-            for name, labels in (
-                (fire_times, {"outcome": "FIRED"}),
-                (fire_times, {"outcome": "MISSED"}),
-                (f"{lateness}_seconds_count", {}),
-                (f"{lateness}_seconds_sum", {}),
-            )
-        ]
-
+    fire_times, lateness = "schedule_fire_times_total", "schedule_lateness_seconds"
+    grown = growth(
+        (fire_times, {"outcome": "FIRED"}),
+        (fire_times, {"outcome": "MISSED"}),
+        (f"{lateness}_count", {}),
+        (f"{lateness}_sum", {}),
+    )
     site.create(missed=Missed.ONCE)
-    before = counted()
     site.fire_at(site.next_fire_time() + 4 * HOUR + 2 * MINUTE)
-    assert [after - one for after, one in zip(counted(), before, strict=True)] == [1, 4, 1, 120]
+    assert grown() == [1, 4, 1, 120]
 
 
 def test_after_so_many_times_it_has_ended(site: Schedules) -> None:

@@ -1,8 +1,6 @@
 """`packhorse get jobs|schedules` and `packhorse job add|retry|stop`: what they ask and show."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -19,15 +17,10 @@ from tests.unit.cli.jobs_service import Service, job
 _AT = "2026-01-01T12:00:00Z"
 
 
-@contextmanager
-def lent(service: Service) -> Iterator[Service]:
-    yield service
-
-
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Any:
     def run(service: Service, *arguments: str) -> Any:
-        monkeypatch.setattr(Connection, "jobs", lambda self: lent(service))
+        monkeypatch.setattr(Connection, "jobs", lambda _: service)
         return CliRunner().invoke(app, arguments)
 
     return run

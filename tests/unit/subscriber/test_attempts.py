@@ -1,54 +1,27 @@
 """Tries of the package in front: what is counted, waited for and taken up again (R10, R20)."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, cast
 
 import pytest
-from psycopg import Connection
 
 from packhorse.blobs.api import BlobMissing, BlobStoreUnavailable
 from packhorse.packages.limits import PackageCorrupt
 from packhorse_services.subscriber.importing.attempts import Attempts, RetryPolicy
 from packhorse_services.subscriber.journal.arrivals import Mark
 from tests.harness.clock import ManualClock
+from tests.unit.subscriber.given_rows import GivenRows
 
 FIRST, SECOND, THIRD = Mark(0, "first"), Mark(1, "second"), Mark(2, "third")
 OWN, LATE, OUTAGE = PackageCorrupt("bad"), BlobMissing("late"), BlobStoreUnavailable("away")
 
 
-class StoredRow:
-    """Stands for a connection to a database with one row of attempts, or with none."""
-
-    def __init__(self, *row: object) -> None:
-        self._row = row or None
-
-    def execute(self, *_: object) -> "StoredRow":
-        return self
-
-    def fetchone(self) -> tuple[object, ...] | None:
-        return self._row
+def lazy(taken: GivenRows) -> list[bool]:
+    """Return of each statement whether it lets the commit not wait for the disk."""
+    return ["synchronous_commit = off" in one for one in taken.statements]
 
 
-class Written:
-    """Stands for a connection that takes what is written, and notes it."""
-
-    def __init__(self) -> None:
-        self.statements: list[str] = []
-        self.row: tuple[object, ...] = ()
-
-    def transaction(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    pipeline = transaction
-
-    def execute(self, statement: str, row: tuple[object, ...] = ()) -> None:
-        self.statements.append(statement.split(maxsplit=1)[0])
-        self.row = row
-
-
-def stored(mark: Mark, attempts: int, error: str = "", alone_until: int = -1) -> StoredRow:
-    return StoredRow(mark.offset, mark.package_id, attempts, error, 0, alone_until)
+def stored(mark: Mark, attempts: int, error: str = "", alone_until: int = -1) -> GivenRows:
+    return GivenRows((mark.offset, mark.package_id, attempts, error, 0, alone_until))
 
 
 Resume = Callable[..., None]
@@ -68,8 +41,8 @@ def attempts(clock: ManualClock) -> Attempts:
 def resume(attempts: Attempts) -> Resume:
     """Begins a session of the subscription, behind `passed`."""
 
-    def begin(row: StoredRow, passed: int = -1, epoch: int = 1) -> None:
-        attempts.resume(cast("Connection[Any]", row), Mark(passed, ""), epoch)
+    def begin(row: GivenRows, passed: int = -1, epoch: int = 1) -> None:
+        attempts.resume(row.connection, Mark(passed, ""), epoch)
 
     return begin
 
@@ -77,7 +50,7 @@ def resume(attempts: Attempts) -> Resume:
 def test_r10_who_has_lost_the_lease_goes_on_from_what_the_other_worker_counted(
     attempts: Attempts, resume: Resume
 ) -> None:
-    resume(StoredRow())
+    resume(GivenRows())
     attempts.failed(FIRST, OWN, counted=False)
     resume(stored(FIRST, 0))
     assert attempts.head(FIRST).attempts == 1, "while the lease was not lost it knows better"
@@ -91,14 +64,14 @@ def test_r10_the_first_package_after_a_start_or_with_a_new_lease_is_tried_alone(
     resume(stored(FIRST, 0, alone_until=FIRST.offset), passed=FIRST.offset)
     assert attempts.alone(SECOND)
     assert not attempts.alone(THIRD)
-    resume(StoredRow(), passed=SECOND.offset, epoch=2)
+    resume(GivenRows(), passed=SECOND.offset, epoch=2)
     assert attempts.alone(THIRD)
 
 
 def test_r10_a_package_that_has_failed_is_tried_alone_so_that_its_tries_are_counted_before(
     attempts: Attempts, resume: Resume
 ) -> None:
-    resume(StoredRow())
+    resume(GivenRows())
     assert attempts.alone(FIRST)
     assert not attempts.alone(SECOND)
     attempts.failed(SECOND, OWN, counted=False)
@@ -108,7 +81,7 @@ def test_r10_a_package_that_has_failed_is_tried_alone_so_that_its_tries_are_coun
 def test_r10_packages_up_to_the_last_of_a_group_that_failed_are_tried_alone(
     attempts: Attempts, resume: Resume
 ) -> None:
-    resume(StoredRow())
+    resume(GivenRows())
     assert attempts.alone(FIRST)
     attempts.group_failed(SECOND)
     assert attempts.alone(SECOND)
@@ -118,18 +91,18 @@ def test_r10_packages_up_to_the_last_of_a_group_that_failed_are_tried_alone(
 def test_r10_what_is_counted_is_on_disk_before_the_try_and_a_groups_intent_need_not_be(
     attempts: Attempts, clock: ManualClock
 ) -> None:
-    group, alone = Written(), Written()
-    attempts.begin_group(cast("Connection[Any]", group), FIRST, THIRD)
-    assert group.statements == ["SET", "INSERT"]
+    group, alone = GivenRows(), GivenRows()
+    attempts.begin_group(group.connection, FIRST, THIRD)
+    assert lazy(group) == [True, False]
     assert group.row == ("main", 0, "first", 0, "", 0, THIRD.offset)
     attempts.group_failed(THIRD)
-    attempts.begin_alone(cast("Connection[Any]", alone), FIRST)
-    assert alone.statements == ["INSERT"]
+    attempts.begin_alone(alone.connection, FIRST)
+    assert lazy(alone) == [False]
     killed = "attempt 1 ended with the worker that made it"
     assert alone.row == ("main", 0, "first", 1, killed, clock.wall_ms(), THIRD.offset)
     attempts.failed(FIRST, OUTAGE, counted=True)
-    attempts.save(cast("Connection[Any]", alone))
-    assert alone.statements == ["INSERT", "INSERT"]
+    attempts.save(alone.connection)
+    assert lazy(alone) == [False, False]
 
 
 def test_nothing_of_one_package_is_held_against_the_next(attempts: Attempts) -> None:
@@ -147,7 +120,7 @@ def test_nothing_of_one_package_is_held_against_the_next(attempts: Attempts) -> 
 def test_a_package_that_was_imported_after_all_is_in_front_no_more(
     attempts: Attempts, resume: Resume
 ) -> None:
-    resume(StoredRow())
+    resume(GivenRows())
     attempts.failed(FIRST, OWN, counted=False)
     resume(stored(SECOND, 2, "bad"), passed=FIRST.offset)
     assert attempts.head(SECOND).attempts == 2
@@ -165,8 +138,8 @@ def test_it_is_blocked_since_its_first_failure(attempts: Attempts, clock: Manual
     began = clock.wall_ms()
     attempts.failed(FIRST, OUTAGE, counted=False)
     clock.advance(60)
-    written = Written()
-    attempts.begin_alone(cast("Connection[Any]", written), FIRST)
+    written = GivenRows()
+    attempts.begin_alone(written.connection, FIRST)
     assert began in written.row
     attempts.failed(FIRST, OWN, counted=False)
     assert attempts.head(FIRST).blocked_since_ms == began

@@ -2,10 +2,8 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
-from psycopg import Connection
 
 from packhorse.blobs.open import open_blobs
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
@@ -20,6 +18,7 @@ from packhorse_services.subscriber.journal.sequences import (
     ImpossibleSequence,
 )
 from tests.harness.feed import Feed, page
+from tests.unit.subscriber.given_rows import GivenRows
 
 ALL = Selection("sub")
 PRODUCER = "0123456789abcdef0123456789abcdef"
@@ -99,15 +98,6 @@ def test_the_first_is_not_asked_about_and_others_end_the_group(feed: Feed) -> No
     assert asked == [1, 2]
 
 
-class Written:
-    """Stands for a connection that takes what is written, and notes it."""
-
-    row: tuple[object, ...] = ()
-
-    def execute(self, _statement: str, row: tuple[object, ...]) -> None:
-        self.row = row
-
-
 def package(sequence: int, epoch: int = 1) -> PackageEntry:
     return PackageEntry(
         "id", "main", Action.TEST, producer=PRODUCER, epoch=epoch, sequence=sequence
@@ -143,8 +133,8 @@ def test_r27_only_who_wanted_the_removal_lets_the_next_number_be_any(feed: Feed)
         assert not after.passes(package(1), 2), (
             "what was removed is not imported when it comes again"
         )
-        written = Written()
-        after.store(cast("Connection[Any]", written), "main")
+        written = GivenRows()
+        after.store(written.connection, "main")
         place = None if wanted else 0
         assert written.row == ("main", [PRODUCER], [1], [1], [place]), "also after a restart"
         if wanted:

@@ -1,10 +1,8 @@
 """What is known of repeats: by the ids that were imported lately, and by the log behind (R31)."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
 
 import pytest
-from psycopg import Connection
 
 from packhorse.messaging.api import Outgoing, Record, TopicSpec
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
@@ -15,19 +13,7 @@ from packhorse_services.subscriber.journal.arrivals import Arrival, Mark
 from packhorse_services.subscriber.journal.grouping import Group
 from packhorse_services.subscriber.journal.position import Position
 from packhorse_services.subscriber.journal.sequences import HighWater
-
-
-class NotImported:
-    """Stands for a connection to a database with statuses of these offsets."""
-
-    def __init__(self, *offsets: int) -> None:
-        self._offsets = offsets
-
-    def execute(self, *_: object) -> "NotImported":
-        return self
-
-    def fetchall(self) -> list[tuple[int]]:
-        return [(offset,) for offset in self._offsets]
+from tests.unit.subscriber.given_rows import GivenRows
 
 
 class Log:
@@ -63,8 +49,8 @@ def duplicates(
     imported: ImportedIds, at: Position, repeated: Group, *not_imported: int
 ) -> list[str]:
     """Return the ids of what is reported as a duplicate."""
-    connection = cast("Connection[Any]", NotImported(*not_imported))
-    found = imported.duplicates(connection, at, repeated)
+    statuses = GivenRows(*((offset,) for offset in not_imported))
+    found = imported.duplicates(statuses.connection, at, repeated)
     assert all(one.status is Status.DUPLICATE for one in found)
     return [one.mark.package_id for one in found]
 

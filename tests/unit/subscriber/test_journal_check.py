@@ -1,11 +1,8 @@
 """Where a subscription starts, and whether the log is still the one of its position (R13, R24)."""
 
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any, cast
 
 import pytest
-from psycopg import Connection
 
 from packhorse.messaging.api import Bounds, Outgoing, Record, TopicSpec, damaged
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
@@ -20,23 +17,9 @@ from packhorse_services.subscriber.journal.journal_check import (
     verify_log,
 )
 from packhorse_services.subscriber.journal.position import Position
+from tests.unit.subscriber.given_rows import GivenRows
 
 TOPIC = "packages"
-
-
-class NewDatabase:
-    """Stands for a connection to a database without a position, which takes one."""
-
-    rowcount = 1
-
-    def execute(self, *_: object) -> "NewDatabase":
-        return self
-
-    def fetchone(self) -> None:
-        return None
-
-    def transaction(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
 
 @pytest.fixture
@@ -51,8 +34,7 @@ def journal() -> MemoryJournal:
 
 
 def placed(journal: MemoryJournal, start: StartPolicy) -> Position:
-    connection = cast("Connection[Any]", NewDatabase())
-    return place(connection, journal, TOPIC, "main", epoch=1, start=start)
+    return place(GivenRows().connection, journal, TOPIC, "main", epoch=1, start=start)
 
 
 def at(journal: MemoryJournal, offset: int, package_id: str | None = None) -> Position:

@@ -224,14 +224,14 @@ def test_r30_what_is_held_is_no_room_for_more() -> None:
     assert reader.asked == [(8, 100_000), (5, 100_000 - 3 * 1_512)]
 
 
-def test_who_closes_it_waits_for_the_thread_that_closes_the_reader() -> None:
-    full, idle = Scripted([Record(TOPIC, 0, 0, 0, None, {}, b"")]), Scripted()
-    for reader in (full, idle):
-        prefetch = Prefetch(reader, "main", PrefetchLimits(packages=1), lambda: None)
-        prefetch.start()
-        eventually(lambda: reader.asked)  # noqa: B023
-        prefetch.close(120)
-        assert reader.is_closed
+@pytest.mark.parametrize("full", [False, True])
+def test_who_closes_it_waits_for_the_thread_that_closes_the_reader(full: bool) -> None:
+    reader = Scripted([Record(TOPIC, 0, 0, 0, None, {}, b"")]) if full else Scripted()
+    prefetch = Prefetch(reader, "main", PrefetchLimits(packages=1), lambda: None)
+    prefetch.start()
+    eventually(lambda: reader.asked and len(prefetch._buffer) == full)
+    prefetch.close(120)
+    assert reader.is_closed
 
 
 def test_r30_no_more_is_decoded_ahead_than_there_is_room_for(feed: Feed) -> None:

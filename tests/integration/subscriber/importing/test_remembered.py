@@ -6,11 +6,13 @@ import psycopg
 import pytest
 
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage, Status
+from packhorse_services.subscriber.announce.statuses import Decision, record_statuses
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from packhorse_services.subscriber.importing.context import GroupLimits
 from packhorse_services.subscriber.importing.remembered import PackageMemory, SubscriberHousekeeping
 from packhorse_services.subscriber.journal.arrivals import Mark
 from packhorse_services.subscriber.journal.grouping import Group
+from packhorse_services.subscriber.journal.position import Position
 from packhorse_services.subscriber.journal.sequences import HighWater
 from tests.harness.feed import Feed, page
 from tests.harness.subscriber import Worker, content_of, position_of, rows_of
@@ -125,14 +127,11 @@ def test_r31_what_is_remembered_was_imported_unless_a_status_may_be_gone_or_says
             "UPDATE bookkeeping.applied_package SET applied_at = applied_at - interval '8 days' "
             "WHERE package_id = 'old'"
         )
-        for offset, (package_id, status) in enumerate(
-            {"imported": "IMPORTED", "removed": "REMOVED"}.items()
-        ):
-            connection.execute(
-                "INSERT INTO bookkeeping.status VALUES "
-                "('main', %s, 'sub', %s, %s, 1, '', '', now(), 'journal')",
-                (offset, status, package_id),
-            )
+        decided = [
+            Decision(Mark(0, "imported"), Status.IMPORTED),
+            Decision(Mark(1, "removed"), Status.REMOVED),
+        ]
+        record_statuses(connection, "sub", Position("main", "journal", 1, Mark(1, "")), decided)
         assert memory.imported(connection, "main", every) == ["imported"]
         assert set(memory.imported(connection, "other", every)) == {"removed", "theirs"}
         assert PackageMemory().imported(connection, "main", every) == []

@@ -1,17 +1,12 @@
 """What a subscription reports of the package in front, and counts, as it fails and is passed."""
 
-from prometheus_client import REGISTRY
-
 from packhorse.wire.messages import SubscriptionState
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from tests.harness.clock import ManualClock
 from tests.harness.feed import Feed, page
+from tests.harness.grown import growth
 from tests.harness.subscriber import Worker
 from tests.integration.subscriber.conftest import Workers
-
-
-def counted(name: str, **labels: str) -> float:
-    return REGISTRY.get_sample_value(f"packhorse_subscriber_{name}_total", labels) or 0.0
 
 
 def lag(worker: Worker, now_ms: int) -> float | None:
@@ -41,17 +36,16 @@ def test_a_package_in_front_is_reported_until_it_is_passed(feed: Feed, workers: 
 
 
 def test_imports_failures_and_removals_are_counted_by_kind(feed: Feed, workers: Workers) -> None:
-    def now() -> list[float]:
-        return [
-            counted("packages", action="ADD", status="imported"),
-            counted("packages", action="", status="duplicate"),
-            counted("packages", action="", status="skipped"),
-            counted("packages", action="", status="removed_failed"),
-            counted("import_errors", kind="permanent"),
-            counted("import_errors", kind="transient"),
-        ]
-
-    before, worker = now(), workers(policy=RetryPolicy(1, 0.0, 0.0))
+    packages = "subscriber_packages_total"
+    grown = growth(
+        (packages, {"action": "ADD", "status": "imported"}),
+        (packages, {"action": "", "status": "duplicate"}),
+        (packages, {"action": "", "status": "skipped"}),
+        (packages, {"action": "", "status": "removed_failed"}),
+        ("subscriber_import_errors_total", {"kind": "permanent"}),
+        ("subscriber_import_errors_total", {"kind": "transient"}),
+    )
+    worker = workers(policy=RetryPolicy(1, 0.0, 0.0))
     feed.producer = "author"
     feed.add(page("/a"))
     feed.again(feed.records()[0])
@@ -59,5 +53,4 @@ def test_imports_failures_and_removals_are_counted_by_kind(feed: Feed, workers: 
     feed.bad()
     feed.add(page("/c"))
     worker.run()
-    changed = [after - early for after, early in zip(now(), before, strict=True)]
-    assert changed == [2, 1, 1, 1, 2, 0]
+    assert grown() == [2, 1, 1, 1, 2, 0]
