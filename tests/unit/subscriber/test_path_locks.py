@@ -4,14 +4,20 @@ Enough that no two break each other's tree, and never too many.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from psycopg import Connection
 
+from packhorse.blobs.open import open_blobs
 from packhorse.content.node import is_within
+from packhorse.packages.path_filter import PathFilter
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
-from packhorse_services.subscriber.importing.path_locks import MAX_LOCKS, path_locks
+from packhorse_services.subscriber.importing.importer import Importer
+from packhorse_services.subscriber.importing.path_locks import MAX_LOCKS, lock, path_locks
 
 SEGMENTS = st.lists(st.sampled_from("abc"), max_size=4)
 PATHS = SEGMENTS.map(lambda segments: "/" + "/".join(segments))
@@ -79,6 +85,24 @@ def test_subscriptions_that_do_not_meet_do_not_wait(
 
 def test_nothing_is_locked_for_what_changes_nothing() -> None:
     assert path_locks([package(Action.INVALIDATE, "/a"), package(Action.TEST)]) == {}
+
+
+class Asked:
+    """Stands for a connection that is asked for locks."""
+
+    locks: dict[int, bool]
+
+    def execute(self, _statement: str, wanted: tuple[list[int], list[bool]]) -> None:
+        self.locks = dict(zip(*wanted, strict=True))
+
+
+def test_r35_what_is_mapped_is_locked_where_it_lies_here(tmp_path: Path) -> None:
+    mapped = PathFilter(("/a", "/b"), (), (("/a", "/own/a"), ("/b", "/own/b")))
+    importer = Importer("sub", open_blobs(str(tmp_path)), path_filter=mapped)
+    asked = Asked()
+    packages = [write("/a/x"), package(Action.ADD, deep=["/b/y"])]
+    lock(cast("Connection[Any]", asked), packages, importer._touches)
+    assert asked.locks == path_locks([write("/own/a/x"), remove("/own/b/y")])
 
 
 def test_writers_below_one_folder_do_not_wait_for_each_other() -> None:

@@ -63,6 +63,18 @@ def test_r35_a_subtree_above_what_is_left_out_spares_it(
     assert types(worker.url) == {"/site": "folder", "/site/a": "folder", **kept}
 
 
+def test_r8_what_is_removed_in_part_has_no_node_that_its_group_wrote_before(
+    feed: Feed, worker: Worker
+) -> None:
+    worker.path_filter = PathFilter(exclude=("/site/private",))
+    feed.add(page("/first"))  # alone, as the first after a start
+    worker.run()
+    feed.add(page("/site/old"))
+    feed.add(page("/site"), deep=["/site"])
+    worker.run()
+    assert set(content_of(worker.url)) == {"/first", "/site"}
+
+
 def test_r35_what_is_left_out_whole_is_told_with_the_rule(feed: Feed, worker: Worker) -> None:
     worker.path_filter = PathFilter(("/site",), ("/site/private",))
     offsets = [

@@ -107,6 +107,19 @@ def test_r27_one_that_is_given_up_does_not_take_the_others_with_it(
     assert set(content_of(worker.url)) == {"/a", "/b"}
 
 
+def test_r27_who_clears_an_impossible_number_lets_the_next_be_any(
+    numbered: Feed, worker: Worker
+) -> None:
+    numbered.add(page("/a"))
+    numbered.sequence += 2 * MOST_SKIPPED  # the log has lost packages
+    lost = numbered.add(page("/b"))
+    numbered.add(page("/c"))
+    worker.step_until_reported("no publisher's")
+    worker.clear(lost)
+    worker.run()
+    assert set(content_of(worker.url)) == {"/a", "/c"}
+
+
 def test_r27_numbers_that_a_publisher_gave_anew_are_no_obstacle(
     numbered: Feed, worker: Worker
 ) -> None:
