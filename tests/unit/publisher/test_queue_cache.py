@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -13,6 +14,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from prometheus_client import REGISTRY
 
 from packhorse.messaging.api import Record
 from packhorse.wire.messages import Action, PackageEntry
@@ -215,3 +217,49 @@ def test_what_a_subscriber_is_done_with_is_counted_also_once_it_is_gone() -> Non
     filling = cache.filling
     cache.reset(0)
     assert cache.filling != filling
+
+
+def packages(*offsets: int) -> list[Record]:
+    entry = PackageEntry("p", "main", Action.ADD, ("/a",))
+    return [package_record(offset, entry) for offset in offsets]
+
+
+def test_of_records_that_are_read_again_only_the_new_ones_count() -> None:
+    cache = QueueCache("main")
+    cache.extend(packages(0, 1, 2))
+    cache.extend(packages(1, 2, 3))
+    cache.extend(packages(0))
+    assert (cache.next, cache.extent(-1).length) == (4, 4)
+
+
+def test_r15_what_the_log_has_forgotten_is_gone_and_takes_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(columns, "_ENTRIES", 4)
+    cache = QueueCache("main")
+    cache.extend(packages(*range(8)))
+    cache.forget_below(6)
+    cache.forget_below(3)
+    assert (cache.oldest, cache.low, cache.extent(-1).length) == (6, 4, 2)
+    cache.forget_below(8)
+    assert (cache.low, cache.size, cache.newest()) == (8, 0, None)
+
+
+def test_what_the_cache_holds_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "_ENTRIES", 4)
+    cache, segments = QueueCache("main", 6), list[ColumnSegment]()
+    cache.extend(packages(*range(6, 11)))
+    add_rows(segments, rows_of(packages(*range(6, 11)), b"main"))
+    assert measured() == (5, cache.size) == (5, sum(one.size for one in segments))
+    segments.clear()
+    add_rows(segments, rows_of(packages(4, 5), b"main"))
+    cache.prepend(segments, 4, 6)
+    assert measured() == (7, cache.size)
+
+
+def measured() -> tuple[float | None, float | None]:
+    name = "packhorse_publisher_cache"
+    return (
+        REGISTRY.get_sample_value(f"{name}_entries"),
+        REGISTRY.get_sample_value(f"{name}_bytes"),
+    )
