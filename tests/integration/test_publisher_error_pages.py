@@ -65,6 +65,23 @@ def test_r30_pages_are_bounded_by_bytes_and_nothing_is_left_out(
     site.run(scenario)
 
 
+def test_r30_one_offset_of_two_logs_that_was_recorded_together_has_a_page_each(
+    site: Site, database_url: str
+) -> None:
+    def write() -> None:
+        write_failed(database_url, PATHS[:1], 2)
+        with connect(database_url, "tests") as connection:
+            connection.execute(
+                "UPDATE bookkeeping.outcome SET journal_id = 'log.' || log_offset, log_offset = 7"
+            )
+
+    async def scenario(s: PublisherService) -> None:
+        await asyncio.to_thread(write)
+        assert await read_all(s, "/queues/sub1/errors?limit=1", 10_000) == (2, [7, 7])
+
+    site.run(scenario)
+
+
 def test_an_entry_that_is_larger_than_a_page_has_one_to_itself(
     site: Site, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,7 +35,7 @@ router = APIRouter(route_class=StrictRoute, tags=["error queues"])
 
 MAX_PAGE = 1_000
 _BIG = 2**63 - 1
-_PLACE = re.compile(r"e([0-9]{1,18})\.([0-9]{1,19})")
+_PLACE = re.compile(r"e([0-9]{1,18})\.([0-9]{1,19})\.([^\0]{0,200})", re.DOTALL)
 
 Again = Annotated[
     bool, Query(description="Also when the entry was distributed again before; else 409")
@@ -81,7 +81,7 @@ async def get_error_queue(
     _caller: Reader,
     *,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
-    cursor: Annotated[str | None, Query(max_length=100)] = None,
+    cursor: Annotated[str | None, Query(max_length=1_200)] = None,
 ) -> Response:
     """Return the packages that a subscriber gave up on, oldest first; each is kept for 30 days."""
     publisher = of(request)
@@ -173,7 +173,7 @@ async def redistribute(
 
 
 def _write_place(place: ErrorQueuePlace) -> str:
-    return write_cursor(f"e{place.recorded_us}.{place.offset}")
+    return write_cursor(f"e{place.recorded_us}.{place.offset}.{place.journal_id}")
 
 
 def _read_place(cursor: str | None) -> ErrorQueuePlace:
@@ -183,4 +183,4 @@ def _read_place(cursor: str | None) -> ErrorQueuePlace:
     found = _PLACE.fullmatch(read_cursor(cursor))
     if found is None or int(found[2]) > _BIG:
         raise foreign_cursor()
-    return ErrorQueuePlace(int(found[1]), int(found[2]))
+    return ErrorQueuePlace(int(found[1]), int(found[2]), found[3])

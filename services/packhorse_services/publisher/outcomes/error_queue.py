@@ -41,6 +41,8 @@ class ErrorQueuePlace:
 
     recorded_us: int = -1
     offset: int = -1
+    journal_id: str = ""
+    """What is recorded together may be one offset of two logs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class FailedPackage:
     @property
     def place(self) -> ErrorQueuePlace:
         """Where the next page begins after this entry."""
-        return ErrorQueuePlace(self.recorded_us, self.offset)
+        return ErrorQueuePlace(self.recorded_us, self.offset, self.journal_id)
 
     def to_distribute(self) -> PackageEntry:
         """Return what to ask for again. Raises `PathsUnknown`."""
@@ -100,8 +102,9 @@ _SELECT = """
 """
 _SIZES = "SELECT octet_length(coalesce(entry, '')) + octet_length(reason)"
 _BEHIND = """
-    AND (recorded_at, log_offset) > (
-        to_timestamp(0) + make_interval(secs => %(recorded_us)s::numeric / 1000000), %(behind)s)
+    AND (recorded_at, log_offset, journal_id) > (
+        to_timestamp(0) + make_interval(secs => %(recorded_us)s::numeric / 1000000),
+        %(behind)s, %(journal_id)s)
     ORDER BY recorded_at, log_offset, journal_id LIMIT %(limit)s
 """
 
@@ -133,7 +136,11 @@ class ErrorQueues:
 
     async def page(self, subscriber: str, behind: ErrorQueuePlace, limit: int) -> ErrorPage:
         """Return the first entries behind a place: `limit`, or fewer when they are large."""
-        place = {"recorded_us": behind.recorded_us, "behind": behind.offset}
+        place = {
+            "recorded_us": behind.recorded_us,
+            "behind": behind.offset,
+            "journal_id": behind.journal_id,
+        }
         sizes = await self._sizes(subscriber, limit=limit + 1, **place)
         fitting = sum(size <= _PAGE_BYTES for size in accumulate(sizes[:limit]))
         fitting = max(fitting, min(1, len(sizes)))
@@ -142,7 +149,7 @@ class ErrorQueues:
         )
         return ErrorPage(found, found[-1].place if found and len(sizes) > fitting else None)
 
-    async def _sizes(self, subscriber: str, **more: int) -> list[int]:
+    async def _sizes(self, subscriber: str, **more: Any) -> list[int]:
         parameters = {"agent": self._agent, "subscriber": subscriber, **more}
         statement: Any = f"{_SIZES} {_FAILED} {_BEHIND}"
         async with as_bookkeeper(self._pool) as connection:
