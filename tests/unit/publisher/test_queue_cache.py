@@ -151,7 +151,8 @@ def test_r15_entries_may_lie_months_apart() -> None:
         (1, 0, 2**15 - 1, 2**32 - 1),
         (1, 0, 2**15, 2**32),
         (2**32 - 1, 2**31 - 1, 0, 0),
-        (1, 2**31, 0, -1),
+        (1, 0, 0, -1),
+        (1, 2**31, 0, 0),
         (1, 2**31 + 1, 0, 0),
         (2**32, 0, 0, 0),
     ],
@@ -163,7 +164,7 @@ def test_numbers_at_the_end_of_a_column_are_shown_as_they_are(
     for offset, ms in ((0, 0), (step, sign * later_ms)):
         accepted_ms = NOW + ms + sign * ahead_ms
         entry = PackageEntry(
-            f"dstrpck-{accepted_ms}-{0:016x}", "main", Action.ADD, body_length=size
+            f"dstrpck-{accepted_ms}-{0:016x}", "main", Action.ADD, body_length=size if offset else 5
         )
         log.append((package_record(offset, entry, NOW + ms), entry))
     cache = QueueCache("main")
@@ -217,14 +218,14 @@ def test_r17_an_entry_takes_30_bytes_and_its_paths() -> None:
     assert cache.size / count - len(path) <= 31.1  # one byte ends the path
 
 
-def test_r17_r30_long_names_of_users_are_cut_and_counted() -> None:
+def test_r17_r30_long_ids_and_names_of_users_are_cut_and_counted() -> None:
     names = [f"{number:03}" + "x" * 5_000 for number in range(600)]
-    users = [PackageEntry("p", "main", Action.ADD, user=name) for name in names]
+    users = [PackageEntry(name, "main", Action.ADD, user=name) for name in names]
     segments: list[ColumnSegment] = []
     records = [package_record(offset, entry) for offset, entry in enumerate(users)]
     add_rows(segments, rows_of(records, b"main"))
-    kept = [segment.entry(at).user for segment in segments for at in range(len(segment))]
-    assert kept == [name[:200] for name in names]
+    kept = [segment.entry(at) for segment in segments for at in range(len(segment))]
+    assert [(one.package_id, one.user) for one in kept] == [(name[:200],) * 2 for name in names]
     assert sum(segment.size for segment in segments) > 600 * 200
 
 

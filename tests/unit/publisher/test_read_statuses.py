@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from packhorse.messaging.api import Record
-from packhorse.wire.codec import Encoded, encode_status
+from packhorse.wire.codec import encode_status
 from packhorse.wire.command_codec import encode_command_status
 from packhorse.wire.messages import CommandState, CommandStatusMessage, Status, StatusMessage
 from packhorse_services.publisher.outcomes.recorder import StatusRecords, read_statuses
@@ -23,11 +23,11 @@ def read(*messages: StatusMessage | CommandStatusMessage) -> list[StatusRecords]
 
 
 def record(offset: int, message: StatusMessage | CommandStatusMessage) -> Record:
-    encoded: Encoded
-    if isinstance(message, StatusMessage):
-        encoded = encode_status(message)
-    else:
-        encoded = encode_command_status(message)
+    encoded = (
+        encode_status(message)
+        if isinstance(message, StatusMessage)
+        else encode_command_status(message)
+    )
     return Record("status", 0, offset, 0, None, encoded.headers, encoded.value)
 
 
