@@ -29,7 +29,7 @@ async def _app(scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any
             break
     _HEADERS[:] = scope["headers"]
     if scope["path"] == "/slow":
-        await _pass_time(3 * connection.HEAD_TIMEOUT_S)
+        await _pass_time(connection.HEAD_TIMEOUT_S + connection.KEEP_ALIVE_S)
     content = str(body).encode()
     headers = [(b"content-length", str(len(content)).encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -47,7 +47,8 @@ async def _pass_time(seconds: float) -> None:
 
 async def _exchange(*requests: bytes, until_closed: bool = False) -> list[bytes]:
     """Send requests on one connection, each after the answer to the one before."""
-    config = uvicorn.Config(_app, log_config=None, lifespan="off")
+    kept_s = 600  # by uvicorn; here KEEP_ALIVE_S counts
+    config = uvicorn.Config(_app, log_config=None, lifespan="off", timeout_keep_alive=kept_s)
     config.load()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
@@ -82,7 +83,7 @@ def test_a_long_body_is_no_long_head() -> None:
     assert answers == [b"HTTP/1.1 200 OK %d" % length] * 2
 
 
-def test_an_answer_may_take_longer_than_a_head() -> None:
+def test_an_answer_may_take_longer_than_a_head_and_than_a_pause() -> None:
     answers = asyncio.run(_exchange(_post("/slow", 1), _post("/slow", 1)))
     assert answers == [b"HTTP/1.1 200 OK 1"] * 2
 
