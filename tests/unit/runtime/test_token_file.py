@@ -41,13 +41,18 @@ def _get(path: Path, header: str | None) -> Any:
 
 
 def test_a_created_file_is_private_and_its_token_is_admin(tmp_path: Path) -> None:
-    path = tmp_path / "secrets" / "tokens.json"
+    path = tmp_path / "packhorse" / "secrets" / "tokens.json"
     token = ensure_token_file(path)
     assert token is not None
     assert path.stat().st_mode & 0o777 == 0o600
     assert list(path.parent.iterdir()) == [path]
     assert _get(path, f"Bearer {token}").json() == ["/"]
     assert ensure_token_file(path) is None
+
+
+def test_a_file_that_is_there_needs_no_folder_to_write_to() -> None:
+    """An orchestrator mounts secrets read-only."""
+    assert ensure_token_file(Path("/proc/self/status")) is None
 
 
 def test_of_many_programs_that_start_at_once_one_creates_the_file(tmp_path: Path) -> None:
@@ -180,9 +185,15 @@ def test_a_wrong_file_is_refused_at_start_and_not_quoted(tmp_path: Path, content
         assert phrase not in str(refusal.value)
 
 
+def test_a_file_that_can_t_be_read_is_refused_at_start(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfiguration, match="No such file"):
+        TokenFile(tmp_path / "t")
+
+
 def test_tokens_are_rotated_while_the_program_runs(tmp_path: Path) -> None:
     path = _write(tmp_path / "t", _reader())
     tokens = TokenFile(path)
+    assert tokens.current() is tokens.current(), "a file that has not changed is not read again"
     assert asyncio.run(tokens.principal(READER)) is not None
     _write(path, _reader(token="another-token-0123456789"))
     assert asyncio.run(tokens.principal(READER)) is None
