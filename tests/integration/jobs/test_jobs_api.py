@@ -10,6 +10,8 @@ import pytest
 from packhorse_services.jobs.http import request_keys
 from tests.harness.jobs.asking import add, ask
 from tests.harness.jobs.site import JobsSite
+from tests.harness.postgres import waiting_for_locks
+from tests.harness.waiting import eventually
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -207,6 +209,18 @@ def test_who_has_seen_another_state_changes_nothing(site: JobsSite) -> None:
     assert ask(site, "GET", f"/jobs/{number}").json()["state"] == "QUEUED"
     now = {"If-Match": ask(site, "GET", f"/jobs/{number}").headers["etag"]}
     assert ask(site, "POST", f"/jobs/{number}/stop", headers=now).status_code == 202
+
+
+def test_what_changes_while_it_is_asked_for_is_not_what_was_seen(site: JobsSite) -> None:
+    number = add(site)["job"]["number"]
+    seen = {"If-Match": ask(site, "GET", f"/jobs/{number}").headers["etag"]}
+    with ThreadPoolExecutor(1) as thread:
+        with site.bookkeeper() as another:
+            another.execute("UPDATE jobs.job SET priority = 9 WHERE number = %s", (number,))
+            asked = thread.submit(ask, site, "POST", f"/jobs/{number}/stop", headers=seen)
+            eventually(lambda: waiting_for_locks(site.database_url), "it waits for the change")
+        assert asked.result().status_code == 412
+    assert site.count("QUEUED") == 1
 
 
 def test_an_active_job_is_asked_to_stop_and_taken_away_only_by_force(site: JobsSite) -> None:

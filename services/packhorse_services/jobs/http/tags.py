@@ -73,13 +73,10 @@ def replaced_version(
     return meant_version(present, condition.if_match)
 
 
-def check_match(if_match: str | None, present: BaseModel) -> None:
-    """Raise `Problem` 412 unless the client means what is there now; without a header it does.
-
-    And 400 for what is no list of tags.
-    """
+def check_match(if_match: str, present: BaseModel) -> None:
+    """Raise `Problem` 412 unless a client means what is there now; 400 for no list of tags."""
     tag = digest_of(present.model_dump_json().encode())
-    if if_match is not None and tag not in EntityTags.parse(if_match, weak=False):
+    if tag not in EntityTags.parse(if_match, weak=False):
         raise _changed()
 
 
