@@ -1,5 +1,10 @@
 """Who changed jobs, queues and schedules is a row of the audit, in the same transaction."""
 
+import logging
+
+import pytest
+
+from packhorse.runtime import audit
 from tests.harness.jobs.asking import add, ask
 from tests.harness.jobs.site import JobsSite
 
@@ -38,3 +43,14 @@ def test_each_change_has_a_row_and_nothing_else_has_one(site: JobsSite) -> None:
     assert (newest["caller"], newest["address"]) == ("operator", "127.0.0.1")
     assert newest["about"]["topic"] == "images/**"
     assert ask(site, "GET", "/acts").status_code == 403
+
+
+def test_the_log_says_how_many_jobs_were_changed(
+    site: JobsSite, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, audit.LOGGER)
+    for n in range(2):
+        add(site, properties={"n": n})
+    ask(site, "POST", "/jobs/stop", json={})
+    stopped = [vars(one) for one in caplog.records if vars(one).get("operation") == "stopJobs"]
+    assert [one["changed"] for one in stopped] == [2]

@@ -7,6 +7,7 @@ import pytest
 
 from packhorse.jobs.ledger import figures
 from packhorse.jobs.ledger.figures import read_statistics
+from packhorse.topology.discovery import Discovery
 from tests.harness.jobs.asking import add, ask
 from tests.harness.jobs.site import JobsSite
 from tests.harness.topology.scripted import ME
@@ -115,6 +116,14 @@ def test_topics_without_a_consumer_are_named(site: JobsSite) -> None:
     assert since == {"images/thumbnail": None, "mail/newsletter": waiting["ready_at"]}
     queued = {one["topic"]: one["statistics"]["queued"] for one in document["topics"]}
     assert queued == {"images/thumbnail": 1, "mail/newsletter": 1}
+
+
+def test_who_consumes_may_be_unknown(site: JobsSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(site)
+    monkeypatch.setattr(Discovery, "current_view", lambda _: None)
+    document = ask(site, "GET", "/job-topics", "viewer").json()
+    assert document["current"] is False
+    assert [one["unconsumed_since"] for one in document["topics"]] == [None]
 
 
 def test_counting_that_stopped_says_so(site: JobsSite, monkeypatch: pytest.MonkeyPatch) -> None:
