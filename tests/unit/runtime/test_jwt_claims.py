@@ -1,10 +1,16 @@
 """Claims of JWTs that are mapped to names and scopes by configuration."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from packhorse.runtime import jwt_tokens
+from packhorse.runtime.auth import authenticator_for
+from packhorse.runtime.configuration import ProcessConfiguration
 from packhorse.runtime.jwt_claims import ClaimReading
+from packhorse.runtime.problems import Problem
+from tests.unit.runtime.issuer import AUDIENCE, NAME, running_issuer
 
 
 @pytest.mark.parametrize(
@@ -59,3 +65,24 @@ def test_a_path_that_ends_at_a_word_leads_nowhere() -> None:
     )
     assert found is not None
     assert found.scopes == set()
+
+
+def test_tokens_are_read_as_the_configuration_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jwt_tokens, "_FETCH_TIMEOUT_S", 120)
+    with running_issuer() as issuer:
+        configuration = ProcessConfiguration(
+            port=0,
+            jwks_url=issuer.url,
+            jwt_issuer=NAME,
+            jwt_audience=AUDIENCE,
+            jwt_name_claim="who",
+            jwt_scopes_claim="groups",
+            jwt_scopes={"ops": frozenset({"queues:read"})},
+        )
+        authenticator = authenticator_for(configuration)
+        token = issuer.token(who="anna", groups=["ops"])
+        found = asyncio.run(authenticator.principal(token))
+        assert (found.name, found.scopes) == ("anna", {"queues:read"})
+        for wrong in (issuer.token(who="a", aud="b"), issuer.token(who="a", iss="b")):
+            with pytest.raises(Problem, match="another audience"):
+                asyncio.run(authenticator.principal(wrong))

@@ -135,13 +135,20 @@ def test_a_digest_serves_instead_of_the_token(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("agents", "status"), [(None, 200), (["main"], 200), (["bulk"], 403), ([], 403)]
+    ("agents", "agent", "status"),
+    [
+        (None, "main", 200),
+        (["main"], "main", 200),
+        (["bulk"], "main", 403),
+        ([], "main", 403),
+        (["bulk"], None, 200),
+    ],
 )
-def test_a_token_for_other_agents_is_refused(
-    tmp_path: Path, agents: list[str] | None, status: int
+def test_a_token_for_other_agents_is_refused_by_an_agent(
+    tmp_path: Path, agents: list[str] | None, agent: str | None, status: int
 ) -> None:
     file = TokenFile(_write(tmp_path / "t", {**_reader(), "agents": agents}))
-    app = sample_app(Authenticator(file), agent="main")
+    app = sample_app(Authenticator(file), agent=agent)
     found = call(app, "GET", "/orders", headers={"Authorization": f"Bearer {READER}"})
     assert found.status_code == status
 
