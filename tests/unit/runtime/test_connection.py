@@ -235,9 +235,18 @@ def test_headers_are_counted_too(more: int) -> None:
     assert answer.startswith(b"HTTP/1.1 431 " if more else b"HTTP/1.1 200 ")
 
 
-def test_what_is_refused_behind_a_request_under_way_is_not_read_as_its_answer() -> None:
+@pytest.mark.parametrize("second", [b"no request\r\n\r\n", _CHUNKED + b"no chunk\r\n"])
+def test_what_is_refused_behind_a_request_under_way_is_not_read_as_its_answer(
+    second: bytes,
+) -> None:
     async def asked() -> bytes:
         async with serving(_Held()) as address:
-            return await received_after(address, _ASK + b"no request\r\n\r\n")
+            return await received_after(address, _ASK + second)
 
     assert asyncio.run(asked()) == b""
+
+
+def test_what_is_refused_after_an_answer_is_told_so() -> None:
+    first, second = asyncio.run(_exchange(_ASK, b"no request\r\n\r\n"))
+    assert first == b"HTTP/1.1 200 OK 0"
+    assert second.startswith(b"HTTP/1.1 400 ")
