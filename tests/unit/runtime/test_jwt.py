@@ -234,8 +234,11 @@ def test_keys_are_fetched_once_for_many_tokens(issuer: Issuer) -> None:
         tokens = [issuer.token(kid) for kid in ("rsa", "ec", "ed") * 10]
         return list(await asyncio.gather(*(verifier.principal(token) for token in tokens)))
 
-    assert all(asyncio.run(many(_verifier(issuer))))
-    assert issuer.fetches == 1
+    verifier = _verifier(issuer, clock := ManualClock())
+    for passed_s, fetches in ((0, 1), (299, 1), (1, 2)):
+        clock.advance(passed_s)
+        assert all(asyncio.run(many(verifier)))
+        assert issuer.fetches == fetches
 
 
 def test_made_up_key_ids_do_not_drive_fetches(issuer: Issuer) -> None:
@@ -246,8 +249,7 @@ def test_made_up_key_ids_do_not_drive_fetches(issuer: Issuer) -> None:
 
 
 def test_a_new_key_is_found_and_a_withdrawn_one_is_forgotten(issuer: Issuer) -> None:
-    clock = ManualClock()
-    verifier = _verifier(issuer, clock)
+    verifier = _verifier(issuer, clock := ManualClock())
     issuer.published = {"rsa"}
     assert _principal(verifier, issuer.token("ec")) is None
     issuer.published = {"ec"}
@@ -257,8 +259,7 @@ def test_a_new_key_is_found_and_a_withdrawn_one_is_forgotten(issuer: Issuer) -> 
 
 
 def test_an_issuer_that_is_away_is_503_until_it_is_back(issuer: Issuer) -> None:
-    clock = ManualClock()
-    app = sample_app(Authenticator(_verifier(issuer, clock)))
+    app = sample_app(Authenticator(_verifier(issuer, clock := ManualClock())))
     issuer.broken = True
     for _ in range(3):
         answer = call(app, "GET", "/orders", headers=_bearer(issuer.token()))
@@ -273,8 +274,7 @@ def test_an_issuer_that_is_away_is_503_until_it_is_back(issuer: Issuer) -> None:
 def test_known_keys_are_used_while_the_issuer_is_away_or_has_none(
     issuer: Issuer, broken: bool
 ) -> None:
-    clock = ManualClock()
-    verifier = _verifier(issuer, clock)
+    verifier = _verifier(issuer, clock := ManualClock())
     assert _principal(verifier, issuer.token()) is not None
     issuer.broken, issuer.published = broken, set()
     clock.advance(301)

@@ -82,7 +82,7 @@ def test_tokens_are_read_as_the_configuration_says(monkeypatch: pytest.MonkeyPat
         authenticator = authenticator_for(configuration)
         token = issuer.token(who="anna", groups=["ops"])
         found = asyncio.run(authenticator.principal(token))
-        assert (found.name, found.scopes) == ("anna", {"queues:read"})
+        assert (found.name, found.scopes) == ("anna", frozenset({"queues:read"}))
         for wrong in (issuer.token(who="a", aud="b"), issuer.token(who="a", iss="b")):
             with pytest.raises(Problem, match="another audience"):
                 asyncio.run(authenticator.principal(wrong))
