@@ -9,18 +9,24 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from packhorse.runtime.connection import BoundedProtocol
+from packhorse.runtime.open_connections import OpenConnections
 
 Address = tuple[str, int]
 
 
 @asynccontextmanager
-async def serving(app: Any) -> AsyncIterator[Address]:
-    """Give the address at which `app` is served, without its lifespan."""
+async def serving(app: Any, among: OpenConnections | None = None) -> AsyncIterator[Address]:
+    """Give the address at which `app` is served, without its lifespan.
+
+    Without `among` each connection is one of none.
+    """
     config = uvicorn.Config(app, log_config=None, lifespan="off")
     config.load()
     state = ServerState()
     server = await asyncio.get_running_loop().create_server(
-        lambda: BoundedProtocol(config=config, server_state=state, app_state={}), "127.0.0.1", 0
+        lambda: BoundedProtocol(config=config, server_state=state, app_state={}, among=among),
+        "127.0.0.1",
+        0,
     )
     try:
         yield server.sockets[0].getsockname()
