@@ -1,7 +1,7 @@
 """Error queues as they are read: durable, and enough to distribute a package again (R18)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import accumulate
 from typing import Any
@@ -104,7 +104,7 @@ _SIZES = "SELECT octet_length(coalesce(entry, '')) + octet_length(reason)"
 _BEHIND = """
     AND (recorded_at, log_offset, journal_id) > (
         to_timestamp(0) + make_interval(secs => %(recorded_us)s::numeric / 1000000),
-        %(behind)s, %(journal_id)s)
+        %(offset)s, %(journal_id)s)
     ORDER BY recorded_at, log_offset, journal_id LIMIT %(limit)s
 """
 
@@ -136,11 +136,7 @@ class ErrorQueues:
 
     async def page(self, subscriber: str, behind: ErrorQueuePlace, limit: int) -> ErrorPage:
         """Return the first entries behind a place: `limit`, or fewer when they are large."""
-        place = {
-            "recorded_us": behind.recorded_us,
-            "behind": behind.offset,
-            "journal_id": behind.journal_id,
-        }
+        place = asdict(behind)
         sizes = await self._sizes(subscriber, limit=limit + 1, **place)
         fitting = sum(size <= _PAGE_BYTES for size in accumulate(sizes[:limit]))
         fitting = max(fitting, min(1, len(sizes)))
