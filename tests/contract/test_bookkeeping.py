@@ -16,7 +16,6 @@ import pytest
 from psycopg import AsyncConnection, Connection
 
 from packhorse.blobs.api import package_key
-from packhorse.blobs.open import open_blobs
 from packhorse.bookkeeping import outbox_view, positions, stored_packages, subscriber_rows
 from packhorse.bookkeeping.audit_rows import AuditRow
 from packhorse.bookkeeping.positions import LoadedSnapshot, StoredDecision, StoredPosition
@@ -28,12 +27,12 @@ from packhorse.db.connect import connect
 from packhorse.db.engine import conninfo
 from packhorse.db.metadata import BOOKKEEPER, EXPORTER, IMPORTER
 from packhorse.db.roles import act_as
-from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import Status
 from packhorse.wire.package_codec import decode_stored_package
 from packhorse_services.subscriber.announce.statuses import Decision, record_statuses
 from packhorse_services.subscriber.journal.arrivals import Mark
 from packhorse_services.subscriber.journal.position import Position, create, move
+from tests.harness.memory_author import memory_author
 from tests.harness.noise import noise
 from tests.harness.publishing import Author, AwayJournal, page, publish, request
 
@@ -42,11 +41,9 @@ AGENT = "main"
 
 @pytest.fixture
 def author(database_url: str, tmp_path: Path) -> Iterator[Author]:
-    journal = open_journal(f"memory://{tmp_path}", client_name="tests")
-    author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")))
-    author.write(page("/p0"), *(large(f"/big{number}") for number in range(2)))
-    yield author
-    author.close()
+    nodes = page("/p0"), *(large(f"/big{number}") for number in range(2))
+    with memory_author(database_url, tmp_path, *nodes) as author:
+        yield author
 
 
 def large(path: str) -> Node:

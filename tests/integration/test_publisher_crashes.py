@@ -9,15 +9,14 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from packhorse.blobs.open import open_blobs
 from packhorse.messaging.api import Appended, Journal, Outgoing
-from packhorse.messaging.open import open_journal
 from packhorse_services.publisher.outbox import journal_appender
 from packhorse_services.publisher.outbox.append_lock import AppendLock
 from packhorse_services.publisher.outbox.journal_search import Findings
 from packhorse_services.publisher.outbox.request import Accepted, Pending
 from packhorse_services.publisher.publish.publishing import JournalPatience, OutboxFull, Publishing
 from tests.harness.dying_publisher import crash_once
+from tests.harness.memory_author import memory_author
 from tests.harness.postgres import Databases
 from tests.harness.publishing import (
     ONE_TRY,
@@ -36,11 +35,9 @@ from tests.harness.publishing import (
 
 @pytest.fixture
 def author(database_url: str, tmp_path: Path) -> Iterator[Author]:
-    journal = open_journal(f"memory://{tmp_path}", client_name="tests")
-    author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")))
-    author.write(*(page(f"/p{number}") for number in range(3)))
-    yield author
-    author.close()
+    nodes = (page(f"/p{number}") for number in range(3))
+    with memory_author(database_url, tmp_path, *nodes) as author:
+        yield author
 
 
 def test_r5_a_crash_at_any_step_leaves_each_package_in_the_journal_once(author: Author) -> None:

@@ -9,10 +9,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from packhorse.blobs.open import open_blobs
 from packhorse.clock import SystemClock
 from packhorse.db.connect import connect
-from packhorse.messaging.open import open_journal
 from packhorse.packages.body import unpack
 from packhorse.packages.build import PathMissing
 from packhorse.wire.messages import Action
@@ -28,6 +26,7 @@ from packhorse_services.publisher.publish.overlap import Footprint
 from packhorse_services.publisher.publish.packer import Packer
 from packhorse_services.publisher.publish.publishing import JournalPatience, OutboxFull
 from tests.harness.dying_publisher import crash_once
+from tests.harness.memory_author import memory_author
 from tests.harness.prepared import between_look_and_lock
 from tests.harness.producers import Source
 from tests.harness.publishing import (
@@ -44,11 +43,9 @@ BULK = [f"/bulk/{number}" for number in range(5)]
 
 @pytest.fixture
 def author(database_url: str, tmp_path: Path) -> Iterator[Author]:
-    journal = open_journal(f"memory://{tmp_path}", client_name="tests")
-    author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")))
-    author.write(page("/bulk"), *map(page, BULK), page("/p"))
-    yield author
-    author.close()
+    nodes = page("/bulk"), *map(page, BULK), page("/p")
+    with memory_author(database_url, tmp_path, *nodes) as author:
+        yield author
 
 
 def bulk(**options: Any) -> DistributionRequest:

@@ -11,13 +11,12 @@ from typing import Any, cast
 import pytest
 
 from packhorse.blobs.api import BlobStore
-from packhorse.blobs.open import open_blobs
 from packhorse.clock import SystemClock
 from packhorse.content.node import Node
-from packhorse.messaging.open import open_journal
 from packhorse_services.publisher.publish.packer import Packer
 from packhorse_services.publisher.publish.request_intake import RequestIntake
 from tests.harness.exporters import running
+from tests.harness.memory_author import memory_author
 from tests.harness.noise import noise
 from tests.harness.producers import Source
 from tests.harness.publishing import AGENT, Author, page, request
@@ -28,12 +27,10 @@ WAIT_S = 120.0
 @pytest.fixture
 def author(database_url: str, tmp_path: Path) -> Iterator[Author]:
     """An author with a node that is too large to be exported under the lock."""
-    journal = open_journal(f"memory://{tmp_path}", client_name="tests")
-    author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")))
     huge = json.dumps({"noise": noise()})
-    author.write(page("/bulk"), Node("/bulk/huge", "page", huge), page("/p"))
-    yield author
-    author.close()
+    nodes = page("/bulk"), Node("/bulk/huge", "page", huge), page("/p")
+    with memory_author(database_url, tmp_path, *nodes) as author:
+        yield author
 
 
 class SlowBlobs:

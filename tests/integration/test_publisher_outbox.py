@@ -9,13 +9,11 @@ import psycopg
 import pytest
 
 from packhorse.blobs.api import BlobStoreUnavailable, package_key
-from packhorse.blobs.open import open_blobs
 from packhorse.content.node import Node
 from packhorse.db.connect import connect
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.messaging.api import Journal, Outgoing
-from packhorse.messaging.open import open_journal
 from packhorse.packages.body import unpack
 from packhorse.packages.build import PathMissing, PathRefused
 from packhorse.wire.messages import Action
@@ -25,6 +23,7 @@ from packhorse_services.publisher.outbox.request import DistributionRequest, Dra
 from packhorse_services.publisher.publish.packer import Packer
 from packhorse_services.publisher.publish.publishing import JournalPatience, OutboxFull
 from tests.harness.clock import ManualClock
+from tests.harness.memory_author import memory_author
 from tests.harness.noise import noise
 from tests.harness.publishing import (
     TOPICS,
@@ -40,11 +39,9 @@ from tests.harness.tidying import tidy
 
 @pytest.fixture
 def author(database_url: str, tmp_path: Path) -> Iterator[Author]:
-    journal = open_journal(f"memory://{tmp_path}", client_name="tests")
-    author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")))
-    author.write(*(page(f"/p{number}") for number in range(5)))
-    yield author
-    author.close()
+    nodes = (page(f"/p{number}") for number in range(5))
+    with memory_author(database_url, tmp_path, *nodes) as author:
+        yield author
 
 
 def test_r7_a_large_body_is_stored_and_remembered_with_its_offset(author: Author) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from packhorse.blobs.open import open_blobs
 from packhorse.db.connect import connect
 from packhorse.messaging.api import (
     Appended,
@@ -18,7 +17,6 @@ from packhorse.messaging.api import (
     Outgoing,
     TopicMissing,
 )
-from packhorse.messaging.open import open_journal
 from packhorse.runtime.tracing import TRACEPARENT
 from packhorse_services.publisher.outbox import journal_appender, outbox_rows
 from packhorse_services.publisher.outbox.journal_appender import JournalAppender
@@ -30,6 +28,7 @@ from packhorse_services.publisher.publish.publishing import (
 )
 from tests.harness.borrowing import pooled
 from tests.harness.journals import everything
+from tests.harness.memory_author import memory_author
 from tests.harness.publishing import (
     ONE_TRY,
     TOPICS,
@@ -44,11 +43,9 @@ from tests.harness.publishing import (
 
 @pytest.fixture
 def author(database_url: str, tmp_path: Path) -> Iterator[Author]:
-    journal = open_journal(f"memory://{tmp_path}", client_name="tests")
-    author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")))
-    author.write(*(page(f"/p{number}") for number in range(5)))
-    yield author
-    author.close()
+    nodes = (page(f"/p{number}") for number in range(5))
+    with memory_author(database_url, tmp_path, *nodes) as author:
+        yield author
 
 
 @pytest.fixture

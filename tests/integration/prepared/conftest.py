@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from packhorse.blobs.open import open_blobs
-from packhorse.messaging.open import open_journal
+from tests.harness.memory_author import memory_author
 from tests.harness.prepared import DEEP, PAGES
 from tests.harness.producers import Source
 from tests.harness.publishing import Author, page
@@ -14,12 +13,10 @@ from tests.harness.publishing import Author, page
 
 @pytest.fixture
 def author(database_url: str, tmp_path: Path) -> Iterator[Author]:
-    journal = open_journal(f"memory://{tmp_path}", client_name="tests")
-    author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")))
-    author.write(page(DEEP), *map(page, PAGES), page("/huge-2"))
-    author.replica().reconcile()
-    yield author
-    author.close()
+    nodes = page(DEEP), *map(page, PAGES), page("/huge-2")
+    with memory_author(database_url, tmp_path, *nodes) as author:
+        author.replica().reconcile()
+        yield author
 
 
 @pytest.fixture
