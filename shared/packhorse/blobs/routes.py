@@ -98,6 +98,16 @@ def blob_store(request: Request) -> BlobStore:
     return store
 
 
+@_router.head(
+    "/blobs/{digest}",
+    dependencies=[Depends(require("content:read"))],
+    responses={200: {"description": "It is there"}, **documented(404, 503)},
+)
+async def head_blob(request: Request, digest: Digest, media_type: MediaType = _UNKNOWN) -> Response:
+    """Return whether a binary is there, and its length."""
+    return await _serve_for_good(request, digest, media_type)
+
+
 @_router.get(
     "/blobs/{digest}",
     dependencies=[Depends(require("content:read")), ANY_PART],
@@ -106,16 +116,6 @@ def blob_store(request: Request) -> BlobStore:
 )
 async def get_blob(request: Request, digest: Digest, media_type: MediaType = _UNKNOWN) -> Response:
     """Stream a binary, or one range of it. It never changes, so caches may keep it."""
-    return await _serve_for_good(request, digest, media_type)
-
-
-@_router.head(
-    "/blobs/{digest}",
-    dependencies=[Depends(require("content:read"))],
-    responses={200: {"description": "It is there"}, **documented(404, 503)},
-)
-async def head_blob(request: Request, digest: Digest, media_type: MediaType = _UNKNOWN) -> Response:
-    """Return whether a binary is there, and its length."""
     return await _serve_for_good(request, digest, media_type)
 
 

@@ -1,5 +1,6 @@
 """The outermost layer of a service: ids, limits, headers, metrics, the last stop of errors."""
 
+import asyncio
 import logging
 import random
 import re
@@ -120,6 +121,7 @@ class _Answer:
         self._scope, self._body, self._send = scope, body, send
         self.status = 0
         self.location = ""
+        self._over = False
         self.place: RequestPlace | None = None
 
     def leave(self) -> None:
@@ -128,6 +130,10 @@ class _Answer:
             self.place.leave()
 
     async def send(self, message: Message) -> None:
+        """Send as ASGI has it; an answer to HEAD is over with its head, a stream's too."""
+        if self._over:
+            await asyncio.sleep(0)  # who streams learns now that its client wants no more
+            return
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = list(message.get("headers", ()))
@@ -143,6 +149,9 @@ class _Answer:
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
         await self._send_in_parts(message)
+        if self._scope["method"] == "HEAD":
+            self._over = True
+            await self._send({"type": "http.response.body"})
 
     async def _send_in_parts(self, message: Message) -> None:
         """Send a long answer as its client reads it, so that its places are taken until then.

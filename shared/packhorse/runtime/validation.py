@@ -12,6 +12,8 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, model_validator
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
+from starlette.types import Receive, Scope, Send
 
 from packhorse.runtime import audit
 from packhorse.runtime.guards import checks_of
@@ -45,6 +47,21 @@ class StrictRoute(APIRoute):
             return await handle(strict)
 
         return handle_strictly
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Match HEAD, too, where GET is served: its answer is GET's without the body (RFC 9110)."""
+        match, child_scope = super().matches(scope)
+        if match is Match.PARTIAL and self._is_head_of_get(scope):
+            match = Match.FULL
+        return match, child_scope
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request that matched."""
+        answer = self.app if self._is_head_of_get(scope) else super().handle
+        await answer(scope, receive, send)
+
+    def _is_head_of_get(self, scope: Scope) -> bool:
+        return scope["method"] == "HEAD" and "GET" in (self.methods or ())
 
 
 def refuse_unknown_query(request: Request) -> None:

@@ -96,7 +96,7 @@ def test_a_query_parameter_that_is_no_list_is_given_once() -> None:
 
 
 def test_405_says_all_that_is_allowed() -> None:
-    assert call(sample_app(), "DELETE", "/orders").headers["allow"] == "GET, POST"
+    assert call(sample_app(), "DELETE", "/orders").headers["allow"] == "GET, HEAD, POST"
 
 
 @pytest.mark.parametrize(
