@@ -59,10 +59,12 @@ class Authenticator:
         return self._ways is None
 
     def check(self) -> None:
-        """Raise why no token of the token file is good now. For any thread."""
+        """Raise why tokens that are good may be refused now. For any thread."""
         for way in self._ways or ():
             if isinstance(way, TokenFile):
                 way.current()
+            elif isinstance(way, JwtVerifier):
+                way.check()
 
     async def principal(self, token: str | None) -> Principal:
         """Return the caller. Raises `Problem` 401 for no token or an invalid one."""

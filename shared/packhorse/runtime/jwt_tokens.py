@@ -52,6 +52,13 @@ class JwtVerifier:
         self._tried_at: float | None = None
         self._refreshing: asyncio.Task[None] | None = None
         self._began_at = 0.0
+        self._failure = ""
+        """Why the last fetch failed; empty after one that did not."""
+
+    def check(self) -> None:
+        """Raise `KeysUnavailable` while the last fetch of the keys has failed. For any thread."""
+        if self._failure:
+            raise KeysUnavailable(f"the issuer's keys can't be fetched: {self._failure}")
 
     async def principal(self, token: str) -> Principal | None:
         """Return whose token it is. Raises `KeysUnavailable`."""
@@ -112,7 +119,8 @@ class JwtVerifier:
         try:
             keys = await asyncio.to_thread(self._client.get_signing_keys)
         except (PyJWTError, OSError, ValueError) as error:
-            logger.warning("the issuer's keys can't be fetched", extra={"error": str(error)})
+            self._failure = str(error)
+            logger.warning("the issuer's keys can't be fetched", extra={"error": self._failure})
             return
         self._keys = {key.key_id: key for key in keys if key.key_id is not None}
-        self._fetched_at = self._clock.monotonic()
+        self._fetched_at, self._failure = self._clock.monotonic(), ""

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from packhorse.runtime import jwt_tokens
-from packhorse.runtime.jwt_tokens import JwtVerifier
+from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.jwt_tokens import JwtVerifier, KeysUnavailable
 from tests.harness.clock import ManualClock
 from tests.unit.runtime.issuer import AUDIENCE, NAME, Issuer, running_issuer
 
@@ -50,3 +51,19 @@ def test_a_withdrawn_key_is_refused_once_the_keys_are_old(
     monkeypatch.setattr(issuer, "published", {"ec"})
     clock.advance(301)
     assert asyncio.run(verifier.principal(issuer.token("rsa"))) is None
+
+
+def test_keys_that_cannot_be_fetched_are_a_warning_until_they_can(
+    issuer: Issuer, verifier: JwtVerifier, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authenticator = Authenticator(verifier)
+    authenticator.check()
+    monkeypatch.setattr(issuer, "broken", True)
+    with pytest.raises(KeysUnavailable):
+        asyncio.run(authenticator.principal(issuer.token()))
+    with pytest.raises(KeysUnavailable, match="500"):
+        authenticator.check()
+    monkeypatch.setattr(issuer, "broken", False)
+    clock.advance(11)
+    assert asyncio.run(authenticator.principal(issuer.token()))
+    authenticator.check()
