@@ -119,11 +119,13 @@ class VotingMember:
     def leave(self) -> None:
         """Remove the own heartbeat; without a store the others notice after the time-out."""
         with suppress(StoreUnavailable):
-            for voting in self._snapshot.votings if self._snapshot else ():
-                if voting.id.startswith(f"{self._runtime_id}."):
-                    self._store.withdraw(voting.id)
+            if self._proposals:  # of the own votings only the last may be open
+                self._store.withdraw(self._voting_id())
             self._store.leave(self._instance_id, self._runtime_id)
         self._store.close()
+
+    def _voting_id(self) -> str:
+        return f"{self._runtime_id}.{self._proposals}"
 
     def _was_late(self, now: float) -> bool:
         """Who was late does not know either whom of the others it has missed."""
@@ -218,8 +220,8 @@ class VotingMember:
 
     def _propose(self, expected: frozenset[Member], situation: VotingSituation) -> None:
         self._proposals += 1
-        id_ = f"{self._runtime_id}.{self._proposals}"
-        self._store.propose(Voting(id_, situation.established_id, self._instance_id, expected))
+        voting = Voting(self._voting_id(), situation.established_id, self._instance_id, expected)
+        self._store.propose(voting)
         self._requested = False
         self._store.wake()
 
