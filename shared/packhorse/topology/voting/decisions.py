@@ -138,7 +138,7 @@ def _vote(
         return None
     if voting == best:
         return Vote(voting.id, me, True)
-    is_second = best is not None and _is_candidate(voting, expected, situation)
+    is_second = _is_candidate(voting, expected, situation)
     forgets_somebody = situation.heard_since.get(voting.id, frozenset()) & (
         expected - voting.members
     )

@@ -61,8 +61,8 @@ class PeerWatch:
     def heard_since(self, voting_id: str) -> frozenset[Member]:
         """Return who has been heard after a voting was first seen."""
         begun = self._votings.get(voting_id, math.inf)
-        signs = self._signs.values()
-        return frozenset(one.member for one in signs if one.heard and begun < one.since)
+        # What was only there at the first look is never newer than a voting.
+        return frozenset(one.member for one in self._signs.values() if begun < one.since)
 
     def timed_out(self, now: float) -> frozenset[str]:
         """Return the votings that have been visible for a time-out or longer."""

@@ -26,6 +26,11 @@ def test_the_view_holds_no_more_when_others_live_than_it_says(alive: list[Member
     assert decision.may_propose
 
 
+def test_an_instance_does_not_expect_an_earlier_stay_of_its_own() -> None:
+    decision = decide(situation(member("a", 9, run=2), view=AB, alive=[A, B]))
+    assert decision.expected == {member("a", 9, run=2), B}
+
+
 def test_nothing_is_proposed_by_one_that_has_only_begun_to_look() -> None:
     assert not decide(situation(A, view=AB, alive=[B, C], is_sure=False)).may_propose
 
@@ -48,6 +53,12 @@ def test_of_concurrent_votings_the_lowest_id_gets_the_yes_and_the_others_a_no() 
     assert votes(decision.votes) == {"v1": True, "v2": False, "v3": False}
 
 
+def test_beside_the_best_what_only_differs_from_what_is_visible_here_waits() -> None:
+    begun = [voting("v1", A, B, C), voting("v2", B, A), voting("v3", B, A, C, replaces="else")]
+    decision = decide(situation(C, view=AB, alive=[A, B], votings=begun))
+    assert votes(decision.votes) == {"v1": True}
+
+
 def test_the_initiator_of_a_higher_voting_gives_it_up_for_the_lowest() -> None:
     begun = [voting("v1", A, B), voting("v2", B, A)]
     decision = decide(situation(B, alive=[A], votings=begun, view=voting("v0", A)))
@@ -67,6 +78,9 @@ def test_only_when_all_have_said_yes_and_only_its_initiator_promotes() -> None:
     everyone = situation(A, view=AB, alive=[B, C], votings=[begun], yes={"v1": "bc"})
     another = situation(B, view=AB, alive=[A, C], votings=[begun], yes={"v1": "bc"})
     assert [decide(one).promote for one in (some, everyone, another)] == [None, begun, None]
+    two = [begun, voting("v2", B, A, C)]
+    split = situation(A, view=AB, alive=[B, C], votings=two, yes={"v1": "b", "v2": "c"})
+    assert decide(split).promote is None
 
 
 def test_a_yes_of_somebody_who_is_no_member_counts_for_nothing() -> None:
@@ -114,7 +128,7 @@ def test_the_old_view_holds_again_with_the_no_that_ends_the_voting() -> None:
     wrong = voting("v1", A, B)
     waits = situation(B, view=abc, alive=[A, C], votings=[wrong])
     heard = situation(B, view=abc, alive=[A, C], votings=[wrong], heard={"v1": frozenset({C})})
-    left_out = situation(C, view=abc, alive=[A, B], votings=[wrong])
+    left_out = situation(C, view=abc, alive=[A, B], votings=[wrong], heard={"v1": frozenset({C})})
     assert [decide(one).holds for one in (waits, heard, left_out)] == [False, True, False]
 
 
@@ -127,10 +141,18 @@ def test_a_timed_out_voting_is_removed_and_holds_the_view_off_once_more() -> Non
     assert decision.may_propose
 
 
+def test_a_timed_out_voting_is_removed_though_it_is_what_is_expected() -> None:
+    old = voting("v1", A, B)
+    decision = decide(situation(A, view=AB, alive=[B], votings=[old], timed_out=["v1"]))
+    assert (decision.withdraw, decision.promote) == ((old,), None)
+    assert decision.may_propose
+
+
 def test_a_voting_whose_initiator_has_died_is_removed() -> None:
-    orphan = voting("v1", C, A, B)
-    decision = decide(situation(B, view=AB, alive=[A], votings=[orphan], dead=[C]))
-    assert decision.withdraw == (orphan,)
+    for orphan in (voting("v1", C, A, B), voting("v1", A, B, by=C)):
+        decision = decide(situation(B, view=AB, alive=[A], votings=[orphan], dead=[C]))
+        assert decision.withdraw == (orphan,)
+        assert not decision.votes
 
 
 def test_a_voting_whose_initiators_heartbeat_is_on_its_way_is_not() -> None:
@@ -158,6 +180,7 @@ def test_who_came_before_the_last_member_and_is_none_is_not_in_turn() -> None:
     # Voted out, or late to be seen: with its old start time it would move others down.
     view = voting("v0", B, C, replaces="")
     assert not in_turn(A, view)
+    assert not in_turn(member("d", C.started_ms), view)
     assert in_turn(D, view)
     assert in_turn(B, view)
     assert in_turn(A, None)

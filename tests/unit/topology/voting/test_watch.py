@@ -61,6 +61,15 @@ def test_votings_time_out_from_when_they_were_first_seen() -> None:
     assert (watch.timed_out(124), watch.timed_out(125)) == (frozenset(), {"v1"})
 
 
+def test_one_that_doubts_counts_the_time_of_votings_anew() -> None:
+    watch = PeerWatch(20)
+    watch.look(seen(votings=("v1",)), 100)
+    watch.doubt()
+    watch.look(seen(heartbeat(A), votings=("v1",)), 130)
+    assert (watch.timed_out(149), watch.timed_out(150)) == (frozenset(), {"v1"})
+    assert watch.heard_since("v1") == frozenset()
+
+
 def test_it_knows_who_was_heard_after_a_voting_was_first_seen() -> None:
     watch = PeerWatch(20)
     watch.look(seen(heartbeat(A)), 100)
