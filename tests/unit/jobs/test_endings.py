@@ -68,8 +68,9 @@ def test_the_state_after_an_attempt(how: How, given: dict[str, Any], state: JobS
 
 @pytest.mark.parametrize("how", list(How))
 def test_a_job_that_was_given_again_runs_once_more(how: How) -> None:
-    decision = decide(held(again=True, attempts=3), how, "", 0.0)
-    assert (decision.state, decision.attempts, decision.delay_s) == (JobState.QUEUED, 0, 0.0)
+    for attempts in (1, 3):
+        decision = decide(held(again=True, attempts=attempts), how, "", 0.0)
+        assert (decision.state, decision.attempts, decision.delay_s) == (JobState.QUEUED, 0, 0.0)
 
 
 @pytest.mark.parametrize(

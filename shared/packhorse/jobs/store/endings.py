@@ -115,15 +115,15 @@ def decide(
     own_s = backoff(held.attempts, held.retry_delay_s, held.max_retry_delay_s, jitter)
     wanted_s = own_s if retry_delay_s is None else max(own_s if lengthens else 0.0, retry_delay_s)
     result = _result(held, how)
-    waits = result is JobState.QUEUED and how in (How.FAILED, How.TIMED_OUT)
+    waits = how in (How.FAILED, How.TIMED_OUT) and not held.again
     counted = how not in (How.RELEASED, How.UNBEGUN)
-    is_remembered = how not in (How.OK, How.UNBEGUN) and not held.again
+    is_remembered = how not in (How.OK, How.UNBEGUN)
     return EndDecision(
         held=held,
         how=how,
         message=message,
         result=result,
-        delay_s=wanted_s if waits and not held.again else 0.0,
+        delay_s=wanted_s if waits else 0.0,
         attempts=0 if held.again else held.attempts - (0 if counted else 1),
         retry=how is not How.OK and (held.retry or how is not How.UNBEGUN),
         past=_past(held, how, message) if is_remembered else None,
