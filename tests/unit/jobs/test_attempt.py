@@ -48,11 +48,12 @@ def test_what_is_notes_is_taken_once() -> None:
     clock.advance(2)
     running.say_progress(JobProgress(steps=10), timedelta(seconds=3))
     running.say_progress(JobProgress(step=3, message="three"), None)
+    running.say_progress(JobProgress(step=4), None)  # the message stays
     running.say_line("a")
     running.say_property("new", [2])
     notes = running.take_notes()
     assert notes.progress == JobProgress(
-        step=3, steps=10, message="three", eta=NOON + timedelta(seconds=5)
+        step=4, steps=10, message="three", eta=NOON + timedelta(seconds=5)
     )
     assert (notes.log, notes.extra) == (("a",), {"old": 1, "new": [2]})
     assert running.take_notes() == Notes()
@@ -63,7 +64,9 @@ def test_what_could_not_be_stored_comes_again_with_what_is_newer() -> None:
     running.say_line("1")
     running.say_progress(JobProgress(step=1), None)
     running.say_property("x", 1)
+    running.give_back(running.take_notes())
     notes = running.take_notes()
+    assert (notes.log, notes.extra) == (("1",), {"x": 1})
     running.say_line("2")
     running.say_property("x", 2)
     running.give_back(notes)

@@ -30,6 +30,8 @@ def test_a_place_is_free_once_the_end_is_stored_and_the_thread_is_back() -> None
     assert crew.leaving() == ["main"]
     [end] = crew.ends(5)
     assert (end.running, end.result, end.gives_back) == (running, OK, False)
+    assert crew.has_to_write(0)
+    assert not crew.is_settled
     assert crew.slots.taken() == {"main": 1}
     crew.stored(end, lost=False)
     assert crew.slots.taken() == {}
@@ -69,7 +71,7 @@ def test_an_attempt_whose_time_is_over_keeps_its_place_until_its_thread_is_back(
     running = begun(crew, timeout_s=5)
     begun(crew, 2)
     assert running.deadline is not None
-    assert crew.next_deadline() == running.deadline
+    assert crew.next_deadline() == running.deadline == 1_005  # its clock begins at 1,000
     assert crew.overdue(running.deadline - 0.1) == []
     assert crew.overdue(running.deadline) == [running]
     assert crew.has_to_write(running.deadline)
@@ -82,14 +84,23 @@ def test_an_attempt_whose_time_is_over_keeps_its_place_until_its_thread_is_back(
     assert crew.slots.taken() == {"main": 1}
 
 
+def test_a_job_that_ends_later_gives_its_place_back_when_its_time_is_over() -> None:
+    crew = running_jobs()
+    running = begun(crew, timeout_s=5)
+    crew.returned(running, LATER)
+    crew.over(running, StopReason.TIME)
+    assert crew.slots.taken() == {}
+
+
 def test_what_the_store_has_not_is_lost_and_what_nobody_has_is_a_stray() -> None:
     crew = running_jobs()
-    mine, lost, completing, ended = (begun(crew, number) for number in range(1, 5))
+    mine, lost, completing, ended, on = (begun(crew, number) for number in range(1, 6))
     completing.completing = True
     crew.returned(ended, OK)
     held = [
         HeldAttempt(1, 1, True),
         HeldAttempt(4, 1, False),
+        HeldAttempt(5, 1, False),
         HeldAttempt(9, 2, False),
         HeldAttempt(2, 7, False),
     ]
@@ -98,18 +109,22 @@ def test_what_the_store_has_not_is_lost_and_what_nobody_has_is_a_stray() -> None
     assert {(one.number, one.epoch) for one in strays} == {(9, 2), (2, 7)}
     assert mine.stop_requested_for(StopReason.REQUESTED)
     assert not completing.stop_requested
+    assert not on.stop_requested
 
 
 def test_only_a_failure_because_the_process_ends_is_given_back() -> None:
     crew = running_jobs()
-    plain, requested, well, cancelled = (begun(crew, number) for number in range(1, 5))
+    before, plain, requested, late, well, cancelled = (begun(crew, n) for n in range(1, 7))
+    crew.returned(before, FAILED)
     crew.request_stop_of_all(StopReason.LEAVING)
     requested.request_stop(StopReason.REQUESTED)
-    crew.returned(plain, FAILED)
-    crew.returned(requested, FAILED)
+    late.request_stop(StopReason.TIME)
+    for failed in (plain, requested, late):
+        crew.returned(failed, FAILED)
     crew.returned(well, OK)
     crew.returned(cancelled, Result(Outcome.CANCEL))
-    assert [end.gives_back for end in crew.ends(9)] == [True, False, False, False]
+    given_back = [end.running for end in crew.ends(9) if end.gives_back]
+    assert given_back == [plain]
 
 
 def test_an_end_that_can_not_be_stored_lets_the_others_go_first() -> None:
