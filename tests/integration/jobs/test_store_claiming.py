@@ -7,11 +7,13 @@ import psycopg
 import pytest
 
 from packhorse.jobs.consumer import Outcome
-from packhorse.jobs.job import JobLost, JobState
+from packhorse.jobs.job import JobLost, JobProgress, JobState
 from packhorse.jobs.store import claims
 from packhorse.jobs.store import given as given_jobs
 from packhorse.jobs.store.claims import Claim, check
 from packhorse.jobs.store.given import LEADER
+from packhorse.jobs.store.leases import leave as give_back_lease
+from packhorse.jobs.store.notes import Notes, note
 from packhorse.jobs.store.queues import suspend_queue
 from packhorse.jobs.work.running_jobs import RunningJobs, Slots
 from packhorse.jobs.work.worker_store import WorkerStore
@@ -38,6 +40,35 @@ def test_topics_take_turns(store: Store) -> None:
     worker = store.worker()
     assert worker.topics("turns", 1, turn="turns/a") == ["turns/b"]
     assert worker.topics("turns", 3, turn="turns/b") == ["turns/c", "turns/a", "turns/a"]
+
+
+def test_of_very_many_topics_the_first_in_order_is_found(store: Store) -> None:
+    for number in range(30):
+        store.add(f"free/{number:02}"), store.add(f"turns/{number:02}")
+    first = store.add("free/last", priority=1).job.number
+    worker = store.worker()
+    assert numbers(worker.claim("free")) == [first]
+    assert worker.topics("turns", turn="turns/25") == ["turns/26"]
+
+
+def test_only_topics_that_were_asked_for_are_claimed(store: Store) -> None:
+    for queue in ("free", "line", "turns"):
+        store.add(f"{queue}/a"), store.add(f"{queue}/b")
+        assert store.worker().topics(queue, 2, topics=[f"{queue}/b"], unconsumed=()) == (
+            [] if queue == "line" else [f"{queue}/b"]
+        )
+
+
+def test_an_attempt_begins_without_the_progress_of_the_last_one(store: Store) -> None:
+    store.add("free/a")
+    worker = store.worker()
+    [claimed] = worker.claim("free")
+    with store.transaction() as connection:
+        note(connection, [(claimed.claim, Notes(JobProgress(message="half")))])
+    worker.end(claimed, Outcome.FAILED)
+    assert store.job(claimed.job.number).progress.message == "half"
+    store.pass_time(10)
+    assert [one.job.progress for one in worker.claim("free")] == [JobProgress()]
 
 
 def test_a_line_has_one_at_a_time_in_the_whole_cluster(store: Store) -> None:
@@ -172,12 +203,26 @@ def test_suspended_queues_begin_nothing(store: Store) -> None:
 
 
 def test_without_a_lease_nothing_is_claimed(store: Store) -> None:
-    store.add("free/a"), store.add("line/a")
-    worker = store.worker()
+    queues = ("free", "line", "turns")
+    for queue in queues:
+        store.add(f"{queue}/a")
+    worker, _ = store.worker(), store.worker("another that has one")
     worker.lose_lease()
-    assert worker.claim("free") == worker.claim("line") == []
+    assert [worker.claim(queue) for queue in queues] == [[], [], []]
     worker.renew()
-    assert len(worker.claim("free")) == len(worker.claim("line")) == 1
+    assert [len(worker.claim(queue)) for queue in queues] == [1, 1, 1]
+
+
+def test_a_run_has_its_own_lease_and_its_own_attempts_alone(store: Store) -> None:
+    for _ in range(3):
+        store.add("free/a")
+    stays, leaves = store.worker("i1"), store.worker("i2")
+    [kept], [left] = stays.claim("free"), leaves.claim("free")
+    assert [one.number for one in stays.renew()] == [kept.job.number]
+    with store.transaction() as connection:
+        give_back_lease(connection, leaves.run)
+    assert [one.held.number for one in store.rescue()] == [left.job.number]
+    assert len(stays.claim("free")) == 1
 
 
 def test_what_others_are_claiming_is_passed_over(store: Store) -> None:

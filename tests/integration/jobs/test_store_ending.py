@@ -57,6 +57,18 @@ def test_a_paused_worker_cannot_end_what_another_took_over(store: Store) -> None
     assert other.end(new).state is JobState.SUCCEEDED
 
 
+def test_a_worker_cannot_end_an_attempt_that_it_lost_and_took_again(store: Store) -> None:
+    store.add("free/a")
+    worker = store.worker()
+    [old] = worker.claim("free")
+    worker.lose_lease()
+    store.rescue()
+    worker.renew()
+    [new] = worker.claim("free")
+    assert worker.end(old).state is None
+    assert worker.end(new).state is JobState.SUCCEEDED
+
+
 def test_r28_a_clock_that_was_set_back_makes_no_lease_longer(store: Store) -> None:
     store.add("free/a")
     gone, _ = store.worker("i1"), store.worker("i2")
@@ -141,9 +153,15 @@ def test_a_stop_is_seen_by_whoever_has_the_job(store: Store) -> None:
     worker = store.worker()
     [claimed] = worker.claim("free")
     store.add("free/a", "me", id="x")
+    waits = store.add("free/b").job.number
     with store.transaction() as connection:
-        assert finishing.request_stop(connection, [number, 999]) == [number]
+        assert finishing.request_stop(connection, [number, waits, 999]) == [number]
     assert [one.stop_requested for one in worker.renew()] == [True]
+    assert worker.topics("free", topics=["free/b"]) == ["free/b"]
+    assert {one.number: one.stop_requested for one in worker.renew()} == {
+        number: True,
+        waits: False,
+    }
     assert worker.end(claimed, Outcome.CANCEL).state is JobState.STOPPED
 
 

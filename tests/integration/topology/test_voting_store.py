@@ -16,12 +16,14 @@ from packhorse.topology.leader import LeaderOnly, NotLeader, VotingElectionOrder
 from packhorse.topology.membership import StoreUnavailable
 from packhorse.topology.patience import bookkeeper_connection
 from packhorse.topology.voting.member import VotingMember
-from packhorse.topology.voting.records import Member, StoreView, Vote, Voting
+from packhorse.topology.voting.records import Heartbeat, Member, StoreView, Vote, Voting
 from packhorse.topology.voting.sql import SqlVotingStore
 from tests.harness.postgres import Databases
 from tests.harness.topology.driven import settled, step
 from tests.harness.topology.voting_clusters import VotingSqlCluster
-from tests.harness.topology.votings import A, B, C, heartbeat, voting
+from tests.harness.topology.votings import A, B, C, D, heartbeat, voting
+
+E = Member("e", "e1", "1", 5)
 
 
 class Stores:
@@ -70,14 +72,22 @@ def test_start_times_go_up_though_the_databases_clock_goes_back(stores: Stores) 
         connection.execute("UPDATE topology.last_start SET started_ms = started_ms + 3600000")
     later = [stores.open(name).start_time() for name in "bc"]
     assert later == [first + 3_600_001, first + 3_600_002]
+    with psycopg.connect(stores.url) as connection:
+        connection.execute("UPDATE topology.last_start SET started_ms = 5")
+    assert store.start_time() >= first  # it is the database's clock otherwise
 
 
 def test_one_moment_is_read_with_everything_in_it(stores: Stores) -> None:
     store = stores.open("a")
     store.start_time()
     assert store.beat(heartbeat(A, 7, "v1"))
-    stores.won("v1", A)
-    assert store.promote(voting("v1", A, replaces=""))
+    stores.won("v0", A)
+    assert store.promote(voting("v0", A, replaces=""))
+    watching = stores.open("watching")  # knows a view, and gets what is new
+    assert watching.read().previous is None
+    stores.won("v1", A, replaces="v0")
+    assert store.promote(voting("v1", A, replaces="v0"))
+    assert watching.read().previous == voting("v0", A, replaces="")
     stores.won("v2", A, B, replaces="v1")
     assert store.promote(voting("v2", A, B, replaces="v1"))
     store.propose(voting("v3", A, B, C, replaces="v2"))
@@ -89,22 +99,26 @@ def test_one_moment_is_read_with_everything_in_it(stores: Stores) -> None:
         votings=(voting("v3", A, B, C, replaces="v2"),),
         votes=frozenset({Vote("v3", "a", True), Vote("v3", "c", False)}),
         established=voting("v2", A, B, replaces="v1"),
-        previous=voting("v1", A, replaces=""),
+        previous=voting("v1", A, replaces="v0"),
     )
     assert seen.cluster_id
+    assert watching.read() == watching.read() == seen
 
 
 def test_a_heartbeat_of_another_process_is_written_over_only_when_it_is_named(
     stores: Stores,
 ) -> None:
-    store, again = stores.open("a"), Member("a", "a2", "1", 5)
+    store, again = stores.open("a"), Member("a", "a2", "0", 5)
+    said = Heartbeat(again, 7, "v1", {"new": "1"})
     assert store.beat(heartbeat(A))
     assert not store.beat(heartbeat(again))
     assert not store.beat(heartbeat(again), over="another")
-    assert store.beat(heartbeat(again), over=A.runtime_id)
+    assert store.beat(heartbeat(A))
+    assert stores.open("a").beat(said, over=A.runtime_id)
     assert not store.beat(heartbeat(A, 2))
+    assert not store.beat(heartbeat(A, 3, "v1"))
     store.leave("a", A.runtime_id)  # not its own any more
-    assert store.read().heartbeats == (heartbeat(again),)
+    assert store.read().heartbeats == (said,)
 
 
 def test_of_two_first_views_one_is_promoted(stores: Stores) -> None:
@@ -130,6 +144,7 @@ def test_first_views_that_are_promoted_at_the_same_time_are_not_both(
             connection.execute("DELETE FROM topology.established_view")
         promotions = [partial(s.promote, one) for s, one in zip(opened, begun, strict=True)]
         assert sorted(at_once(promotions)) == [False, False, True]
+        assert len(opened[0].read().votings) == 2 * (round_ + 1)
 
 
 def at_once(acts: Sequence[Callable[[], bool]]) -> list[bool]:
@@ -151,22 +166,26 @@ def test_what_was_withdrawn_or_refused_or_outrun_is_not_promoted(stores: Stores)
     store.vote(Vote("v3", "b", False))
     store.vote(Vote("v3", "b", True))  # the first one counts
     store.withdraw("v1")
+    assert {one.id for one in store.read().votings} == {"v2", "v3"}
     store.vote(Vote("v1", "b", True))  # too late, and no error
     assert [store.promote(one) for one in (withdrawn, outrun, refused)] == [False] * 3
     assert store.read().established is None
 
 
 def test_heartbeats_of_long_ago_go_with_the_next_view(stores: Stores) -> None:
-    store = stores.open("a")
-    for member in (A, B, C):
-        store.beat(heartbeat(member))
+    store, again = stores.open("a"), stores.open("d")
+    for one in (E, A, B, C):
+        store.beat(heartbeat(one))
+    again.beat(heartbeat(D))
     with psycopg.connect(stores.url) as connection:
         connection.execute(
             "UPDATE topology.heartbeat SET beaten_at = beaten_at - interval '2 days' "
             "WHERE instance_id <> 'b'"
         )
+    again.beat(heartbeat(D, 2))  # nothing but its count is new
+    store.beat(heartbeat(E, 2))
     assert store.promote(stores.won("v1", A))
-    assert {one.member for one in store.read().heartbeats} == {A, B}
+    assert {one.member for one in store.read().heartbeats} == {A, B, D, E}
 
 
 @contextmanager
