@@ -117,6 +117,34 @@ def test_nothing_of_one_package_is_held_against_the_next(attempts: Attempts) -> 
     assert not attempts.failed(SECOND, LATE, counted=False)
 
 
+def test_r10_a_package_that_another_worker_tried_is_not_held_to_what_was_in_front_before(
+    attempts: Attempts, resume: Resume
+) -> None:
+    resume(GivenRows())
+    attempts.retry_after(FIRST, "")
+    for _ in range(2):
+        attempts.failed(FIRST, OWN, counted=False)
+    attempts.retry_after(FIRST, "retry")
+    for _ in range(3):
+        attempts.failed(FIRST, LATE, counted=False)
+    resume(stored(SECOND, 1, "bad"), passed=FIRST.offset, epoch=2)
+    assert not attempts.failed(SECOND, LATE, counted=False)
+    attempts.failed(SECOND, OWN, counted=False)
+    assert attempts.wait_s(SECOND) == 10
+
+
+def test_r10_another_package_at_the_offset_inherits_nothing(attempts: Attempts) -> None:
+    """As in a log that was cut and written again."""
+    another = Mark(FIRST.offset, "another")
+    attempts.retry_after(FIRST, "")
+    for _ in range(3):
+        attempts.failed(FIRST, OWN, counted=False)
+    attempts.retry_after(FIRST, "retry")
+    assert attempts.head(another).attempts == 0
+    attempts.failed(another, OWN, counted=False)
+    assert attempts.wait_s(another) == 5
+
+
 def test_a_package_that_was_imported_after_all_is_in_front_no_more(
     attempts: Attempts, resume: Resume
 ) -> None:

@@ -72,7 +72,8 @@ class Attempts:
     def resume(self, connection: Connection, position: Mark, epoch: int) -> None:
         """Take up what the row says; while the lease was not lost this process knows better."""
         if epoch != self._epoch:
-            self._epoch, self._head, self._alone_until = epoch, None, None
+            self._epoch, self._alone_until = epoch, None
+            self.passed()
         row = connection.execute(
             """
             SELECT log_offset, package_id, attempts, last_error, blocked_since_ms, alone_until
