@@ -44,6 +44,7 @@ def test_imports_failures_and_removals_are_counted_by_kind(feed: Feed, workers: 
         (packages, {"action": "", "status": "removed_failed"}),
         ("subscriber_import_errors_total", {"kind": "permanent"}),
         ("subscriber_import_errors_total", {"kind": "transient"}),
+        ("subscriber_distribution_seconds_count", {}),
     )
     worker = workers(policy=RetryPolicy(1, 0.0, 0.0))
     feed.producer = "author"
@@ -53,4 +54,4 @@ def test_imports_failures_and_removals_are_counted_by_kind(feed: Feed, workers: 
     feed.bad()
     feed.add(page("/c"))
     worker.run()
-    assert grown() == [2, 1, 1, 1, 2, 0]
+    assert grown() == [2, 1, 1, 1, 2, 0, 2]
