@@ -15,6 +15,7 @@ from packhorse_services.subscriber.journal.grouping import Group
 from packhorse_services.subscriber.journal.position import Position
 from packhorse_services.subscriber.journal.sequences import HighWater
 from tests.harness.feed import Feed, page
+from tests.harness.jobs.events import bookkeeper, emit_all
 from tests.harness.subscriber import Worker, content_of, position_of, rows_of
 from tests.harness.waiting import eventually
 from tests.integration.subscriber.conftest import Workers
@@ -183,6 +184,24 @@ def test_old_ids_are_forgotten_in_batches_by_the_databases_clock(
     forgetting.start()
     eventually(lambda: rows_of(database_url, REMEMBERED) == [("young",)], "only the young is left")
     forgetting.stop(60)
+
+
+@pytest.mark.parametrize(("has_lease", "left"), [(True, 0), (False, 1)])
+def test_old_events_are_removed_by_the_worker_with_the_lease(
+    database_url: str, workers: Workers, has_lease: bool, left: int
+) -> None:
+    """Also where no ids are remembered."""
+    forgetting = SubscriberHousekeeping(
+        PackageMemory(), workers().connections.bookkeeper, may_remove=lambda: has_lease
+    )
+    with bookkeeper(database_url) as connection:
+        connection.execute("DELETE FROM jobs.event; DELETE FROM jobs.event_horizon")
+        emit_all(database_url, "old")
+        connection.execute(
+            "INSERT INTO jobs.event_horizon (taken_at) VALUES (now() - interval '1 hour')"
+        )
+    forgetting._round()
+    assert rows_of(database_url, "SELECT count(*) FROM jobs.event") == [(left,)]
 
 
 def test_a_worker_without_the_lease_forgets_nothing(database_url: str, workers: Workers) -> None:

@@ -41,7 +41,7 @@ def test_r10_max_retries_are_so_many_after_the_first_attempt(
 def test_r10_a_package_that_waits_by_itself_is_tried_no_more_often(
     feed: Feed, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker = workers(policy=RetryPolicy(0))
+    worker = workers(policy=RetryPolicy(0), clock=ManualClock())  # it is given up without a wait
     feed.add(page("/a"))
     worker.run()  # so that the next one is not the first after a start
     tries, apply = list[Any](), importer.apply
