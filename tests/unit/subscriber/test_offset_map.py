@@ -3,7 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packhorse_services.subscriber.staging.staged_subscription import OffsetMap
+from packhorse.wire.messages import Status, StatusMessage
+from packhorse_services.subscriber.staging.staged_subscription import (
+    OffsetMap,
+    StagedSubscription,
+)
 
 BLOCK = 4_096
 offsets = st.one_of(st.integers(-5, 20 * BLOCK), st.integers(-(2**63), 2**63 - 1))
@@ -44,3 +48,21 @@ def test_the_nearest_is_kept_however_much_lies_above() -> None:
     assert not known.has_room()
     known.forget(BLOCK)
     assert known.has_room()
+
+
+def test_r30_a_thousand_reasons_are_kept_of_what_was_refused_and_is_still_to_come() -> None:
+    staged = StagedSubscription("log")
+
+    def report(offsets: range, status: Status) -> None:
+        for offset in offsets:
+            message = StatusMessage("golden", "main", "log", offset, status, f"p{offset}")
+            staged.take(message, "bad")
+
+    report(range(2_000), Status.IMPORTED)
+    assert staged.reasons == {}
+    report(range(2_000), Status.REMOVED_FAILED)
+    assert list(staged.reasons) == [*range(1_000)]
+    staged.forget(899)
+    report(range(100), Status.REMOVED_FAILED)
+    report(range(900, 910), Status.IMPORTED)
+    assert list(staged.reasons) == [*range(910, 1_000)]
