@@ -1,4 +1,4 @@
-"""Events when a topic is made anew or too small, or the author's database restored (R5, R24)."""
+"""Events when a topic is made anew or too small, or a database restored or wrong (R5, R24)."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -11,6 +11,7 @@ import pytest
 from psycopg import Connection
 from psycopg_pool import ConnectionPool
 
+from packhorse.db.transactions import bookkeeping
 from packhorse.messaging.api import (
     Appended,
     Journal,
@@ -36,22 +37,30 @@ from packhorse.wire.package_codec import encode_package
 from packhorse.wire.topics import MAX_RECORD_BYTES
 from packhorse_services.publisher.assembly.outcome_parts import next_epoch
 from packhorse_services.publisher.outcomes.event_log import DatabaseSnapshots, EventAppender
-from packhorse_services.publisher.outcomes.progress import TopicCursor
+from packhorse_services.publisher.outcomes.progress import TopicCursor, read_cursor
 from tests.harness.clock import ManualClock
 from tests.harness.deduplication import MemorySnapshots
 from tests.harness.journals import everything
 from tests.harness.outcome_replica import Replica
 from tests.harness.publishing import AGENT, TOPICS
+from tests.harness.waiting import eventually
 
 
 class Author:
     """A journal, and the replica that publishes its events."""
 
     def __init__(self, url: str, name: str, pool: ConnectionPool[Connection]) -> None:
-        self._name, self.clock = name, ManualClock()
+        self._url, self._name, self._pool, self.clock = url, name, pool, ManualClock()
         self.journal: Journal = open_journal(f"memory://{name}", client_name="tests")
         self.journal.create_topics(standard_topics(TOPICS))
-        self.replica = Replica(url, self.journal, TOPICS, pool, self.clock)
+        self.replica = self._new_replica()
+
+    def _new_replica(self) -> Replica:
+        return Replica(self._url, self.journal, TOPICS, self._pool, self.clock)
+
+    def restart(self) -> None:
+        self.replica.die()
+        self.replica = self._new_replica()
 
     def publish(self, count: int) -> None:
         for number in range(count):
@@ -83,6 +92,13 @@ class Author:
     def events(self) -> int:
         partition = self.journal.partition_of(TOPICS.event, AGENT)
         return self.journal.bounds(TOPICS.event, partition).next
+
+    @property
+    def cursor(self) -> int:
+        with self._pool.connection() as connection, bookkeeping(connection):
+            cursor = read_cursor(connection, AGENT, TOPICS.event)
+        assert cursor is not None
+        return cursor.offset
 
 
 @pytest.fixture
@@ -150,6 +166,23 @@ def test_events_that_the_topic_refuses_wait_until_its_limit_is_raised(author: Au
     author.replica.outcome_loop.try_round()
     assert author.events == 3
     author.replica.outcome_loop.check_events()
+
+
+def test_a_subscriber_that_says_more_than_there_is_keeps_no_event_back(author: Author) -> None:
+    for count in (1, 2):
+        author.publish(1)
+        author.announce(1_000_000)
+        author.replica.outcome_loop.round()
+        assert author.events == count
+
+
+def test_the_cursor_of_events_never_goes_back(author: Author) -> None:
+    author.publish(3)
+    for done in (2, 0):  # its database was restored
+        author.announce(done)
+        assert eventually(author.replica.outcome_loop.round, what="the lock")
+        author.restart()
+    assert author.cursor == 2
 
 
 @pytest.fixture
