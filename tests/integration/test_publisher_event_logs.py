@@ -36,6 +36,7 @@ from packhorse.wire.messages import (
 from packhorse.wire.package_codec import encode_package
 from packhorse.wire.topics import MAX_RECORD_BYTES
 from packhorse_services.publisher.assembly.outcome_parts import next_epoch
+from packhorse_services.publisher.outcomes import packages_in_range
 from packhorse_services.publisher.outcomes.event_log import DatabaseSnapshots, EventAppender
 from packhorse_services.publisher.outcomes.progress import TopicCursor, read_cursor
 from tests.harness.clock import ManualClock
@@ -174,6 +175,22 @@ def test_a_subscriber_that_says_more_than_there_is_keeps_no_event_back(author: A
         author.announce(1_000_000)
         author.replica.outcome_loop.round()
         assert author.events == count
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_more_than_one_batch_of_events_is_published_without_a_pause(
+    author: Author, in_memory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages_in_range, "_BATCH", 2)
+    author.publish(5)
+    author.announce(4)
+    if in_memory:
+        author.replica.tail()
+    loop = author.replica.outcome_loop
+    for events, goes_on in ((2, True), (4, True), (5, False)):
+        loop._wake.clear()
+        assert loop.round()
+        assert (author.events, loop._wake.is_set()) == (events, goes_on)
 
 
 def test_the_cursor_of_events_never_goes_back(author: Author) -> None:
