@@ -46,16 +46,10 @@ _LIMITS = SegmentLimits(records=2)
 Urls = dict[str, str]
 
 
-@pytest.fixture(scope="module")
-def logins(databases: Databases) -> JournalLogins:
-    """The roles, once."""
-    return JournalLogins(databases)
-
-
 @pytest.fixture
-def urls(logins: JournalLogins) -> Urls:
+def urls(journal_logins: JournalLogins) -> Urls:
     """A new journal's URL by login."""
-    return logins.new()
+    return journal_logins.new()
 
 
 @pytest.fixture
@@ -201,10 +195,18 @@ def test_a_grant_replaces_the_one_before_in_all_segments(granted: Urls) -> None:
         [[own]] = connection.execute(f"SELECT {_OWN}").fetchall()
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             connection.execute(f"INSERT INTO journal.records_{own}_0 VALUES (1, 1, 1, '', '', '')")
+    with psycopg.connect(url) as connection:
+        assert connection.execute(_FUNCTIONS).fetchall() == []
     for _ in range(2):
         assert run(["topics", "grant", "subscriber", "--as", "subscriber", "--journal", owner]) == 0
     with closing(SqlJournal(url, "tests")) as journal:
         assert appends(journal, TOPICS.status)[0].offset == 1
+
+
+_FUNCTIONS = """
+    SELECT proname FROM pg_proc
+    WHERE pronamespace = 'journal'::regnamespace AND has_function_privilege(oid, 'EXECUTE')
+"""
 
 
 def test_a_grant_waits_for_the_segment_that_is_begun_meanwhile(granted: Urls) -> None:
@@ -241,24 +243,6 @@ def test_a_role_that_was_dropped_keeps_nobody_from_appending(
         superuser.execute("DROP ROLE leaving")
     with closing(SqlJournal(granted[Login.SUBSCRIBER], "tests", _LIMITS)) as journal:
         assert [each.offset for each in appends(journal, TOPICS.status, 5)] == [1, 2, 3, 4, 5]
-
-
-def test_a_grant_that_can_not_be_says_why(
-    granted: Urls, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def said(role: str, journal: str, *more: str) -> str:
-        grant = ["topics", "grant", role, "--as", "subscriber", "--journal", journal, *more]
-        assert run(grant) in (1, 2)
-        return capsys.readouterr().err
-
-    owner = granted["journal_owner"]
-    assert "there is no role nobody; make it first" in said("nobody", owner)
-    assert "journal_owner is, or can become, journal_owner" in said("journal_owner", owner)
-    assert "belong to journal_owner" in said("subscriber", granted[Login.PUBLISHER])
-    assert "create it with `packhorse topics create`" in said(
-        "subscriber", owner, "--topic-prefix", "no"
-    )
-    assert "docs/security.md" in said("subscriber", "kafka://127.0.0.1:1")
 
 
 def test_without_the_tables_of_this_release_create_is_named(granted: Urls) -> None:
