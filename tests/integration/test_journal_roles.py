@@ -3,7 +3,6 @@
 import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from functools import partial
 from urllib.parse import urlsplit
 
 import psycopg
@@ -209,22 +208,34 @@ _FUNCTIONS = """
 """
 
 
-def test_a_grant_waits_for_the_segment_that_is_begun_meanwhile(granted: Urls) -> None:
-    grant = partial(topics.grant, granted["journal_owner"], TOPICS, "stranger")
+def _grant_meanwhile(granted: Urls, *statements: str) -> None:
+    """Have a grant wait for a transaction of these, which is committed then."""
+    owner = granted["journal_owner"]
     with (
-        psycopg.connect(granted["journal_owner"]) as append,
-        psycopg.connect(granted["journal_owner"], autocommit=True) as watch,
+        psycopg.connect(owner) as first,
+        psycopg.connect(owner, autocommit=True) as watch,
         ThreadPoolExecutor() as threads,
     ):
-        append.execute(_MOVE + _FOREIGN)
-        append.execute(f"SELECT journal.begin_segment({_FOREIGN}, 1, 1)")
-        granting = threads.submit(grant, Login.SUBSCRIBER)
+        for statement in statements:
+            first.execute(statement)
+        granting = threads.submit(topics.grant, owner, TOPICS, "stranger", Login.SUBSCRIBER)
         eventually(lambda: granting.done() or watch.execute(_WAITING).fetchall(), what="a lock")
-        append.commit()
+        first.commit()
         granting.result(120)
+
+
+def test_a_grant_waits_for_the_segment_that_is_begun_meanwhile(granted: Urls) -> None:
+    _grant_meanwhile(granted, _MOVE + _FOREIGN, f"SELECT journal.begin_segment({_FOREIGN}, 1, 1)")
     with psycopg.connect(granted["stranger"]) as connection:
         [[foreign]] = connection.execute(f"SELECT {_FOREIGN}").fetchall()
         connection.execute(f"SELECT FROM journal.records_{foreign}_1")
+
+
+def test_a_grant_waits_for_the_segment_that_is_dropped_meanwhile(granted: Urls) -> None:
+    with psycopg.connect(granted["journal_owner"]) as connection:
+        [[foreign]] = connection.execute(f"SELECT {_FOREIGN}").fetchall()
+    forgotten = f"DELETE FROM journal.segment WHERE partition_id = {foreign}"
+    _grant_meanwhile(granted, forgotten, f"DROP TABLE journal.records_{foreign}_0")
 
 
 _WAITING = """
