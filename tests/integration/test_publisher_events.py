@@ -8,6 +8,7 @@ from jsonschema import Draft202012Validator
 
 from packhorse.messaging.api import Record
 from packhorse.wire.messages import Status
+from packhorse_services.publisher.outcomes import event_publisher
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publisher_site import Site, events, publish, reported, until_remembered
 from tests.harness.publishing import AGENT, TOPICS
@@ -100,6 +101,34 @@ def test_nobody_live_no_event_and_who_is_away_is_named(site: Site) -> None:
     )
     site.recreate(TOPICS.discovery)
     site.run(after)
+
+
+def test_r35_what_is_left_out_keeps_no_package_from_being_distributed(site: Site) -> None:
+    async def scenario(s: PublisherService) -> None:
+        ids = await publish(s, 2)
+        for offset, left_out in ((0, True), (1, False)):
+            package = {"package_id": ids[offset], "left_out": left_out}
+            s.status("part", offset, Status.SKIPPED, **package)
+        await s.announce("part", 1)
+        found = [(one["state"], one["skipped"]) for one in await reported(s, 2)]
+        assert found == [("DISTRIBUTED", ["part"]), ("PARTLY_DISTRIBUTED", ["part"])]
+
+    site.run(scenario)
+
+
+def test_an_event_that_would_be_too_large_names_no_subscribers(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_publisher, "_LARGEST", 0)
+
+    async def scenario(s: PublisherService) -> None:
+        await publish(s, 1)
+        await s.announce("sub1", 0)
+        [event] = await reported(s, 1)
+        assert event["state"] == "DISTRIBUTED"
+        assert [event[kind] for kind in KINDS] == [[]] * len(KINDS)
+
+    site.run(scenario)
 
 
 def test_r30_a_subscriber_that_says_a_lot_costs_a_little(site: Site) -> None:
