@@ -39,7 +39,10 @@ def superuser(owner: str, lasting_databases: Databases) -> Iterator[psycopg.Conn
 
 
 def test_a_grant_that_can_not_be_says_why(
-    owner: str, urls: dict[str, str], capsys: pytest.CaptureFixture[str]
+    owner: str,
+    urls: dict[str, str],
+    superuser: psycopg.Connection,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def said(role: str, journal: str, *more: str) -> str:
         grant = ["topics", "grant", role, "--as", "subscriber", "--journal", journal, *more]
@@ -53,6 +56,8 @@ def test_a_grant_that_can_not_be_says_why(
     assert "create it with `packhorse topics create`" in said(
         "subscriber", owner, "--topic-prefix", "no"
     )
+    let_in = "SELECT has_database_privilege('subscriber', current_database(), 'CONNECT')"
+    assert superuser.execute(let_in).fetchall() == [(False,)]
     assert "docs/security.md" in said("subscriber", "kafka://127.0.0.1:1")
 
 

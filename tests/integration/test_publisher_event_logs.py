@@ -24,7 +24,7 @@ from packhorse.messaging.deduplication import ProducerFenced
 from packhorse.messaging.memory import shared_log
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.topics import standard_topics
-from packhorse.runtime.metrics import PUBLISHER_EVENTS_LOST
+from packhorse.runtime.metrics import PUBLISHER_EVENTS_LOST, PUBLISHER_EVENTS_MISSED
 from packhorse.wire.codec import encode_discovery
 from packhorse.wire.messages import (
     Action,
@@ -175,6 +175,17 @@ def test_a_subscriber_that_says_more_than_there_is_keeps_no_event_back(author: A
         author.announce(1_000_000)
         author.replica.outcome_loop.round()
         assert author.events == count
+
+
+def test_packages_that_left_the_log_without_an_event_are_counted_once(author: Author) -> None:
+    author.publish(3)
+    before = PUBLISHER_EVENTS_MISSED._value.get()
+    for oldest, done in ((0, 0), (2, 1), (2, 1), (2, 2)):
+        author.journal.truncate(TOPICS.package, oldest)
+        author.announce(done)
+        author.replica.outcome_loop.round()
+    assert author.events == 2
+    assert PUBLISHER_EVENTS_MISSED._value.get() == before + 1
 
 
 @pytest.mark.parametrize("in_memory", [True, False])

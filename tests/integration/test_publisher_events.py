@@ -116,6 +116,19 @@ def test_r35_what_is_left_out_keeps_no_package_from_being_distributed(site: Site
     site.run(scenario)
 
 
+def test_r31_a_status_of_another_package_at_the_offset_counts_for_nothing(site: Site) -> None:
+    async def scenario(s: PublisherService) -> None:
+        await publish(s, 1)
+        s.status("mistaken", 0, Status.REMOVED, package_id="another")
+        s.status("terse", 0, Status.REMOVED, package_id="")
+        for name, offset in (("mistaken", -1), ("terse", 0), ("mistaken", 0)):
+            await s.announce(name, offset)
+        [event] = await reported(s, 1)
+        assert (event["imported"], event["removed"]) == (["mistaken"], ["terse"])
+
+    site.run(scenario)
+
+
 def test_an_event_that_would_be_too_large_names_no_subscribers(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

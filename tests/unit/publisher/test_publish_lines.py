@@ -85,6 +85,17 @@ def test_what_comes_when_a_line_is_closed_is_refused() -> None:
         pending.future.result(0)
 
 
+def test_what_came_before_the_start_is_published_by_a_line_that_looks_after_nothing() -> None:
+    line = PublishQueue(
+        "line", ScriptedPublishing(), SystemClock(), give_up_s=1.0, reconciles=False
+    )
+    pending = Pending(request("/a"))
+    line.put(pending)
+    line.start()
+    assert pending.future.result(120).offset == 1
+    line.stop(120)
+
+
 def test_any_line_that_gets_nowhere_makes_the_replica_unready() -> None:
     gate, clock = Gate(), ManualClock()
     early = ScriptedPublishing(gate)
