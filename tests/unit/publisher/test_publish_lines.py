@@ -1,5 +1,6 @@
 """What the lines of requests do over time: try again, look after the outbox, stand still, end."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -85,14 +86,36 @@ def test_what_comes_when_a_line_is_closed_is_refused() -> None:
         pending.future.result(0)
 
 
-def test_what_came_before_the_start_is_published_by_a_line_that_looks_after_nothing() -> None:
+@pytest.mark.parametrize("started_first", [True, False])
+def test_a_line_that_looks_after_nothing_begins_when_it_is_started_and_has_something(
+    started_first: bool,
+) -> None:
     line = PublishQueue(
-        "line", ScriptedPublishing(), SystemClock(), give_up_s=1.0, reconciles=False
+        "calm", ScriptedPublishing(), SystemClock(), give_up_s=1.0, reconciles=False
     )
     pending = Pending(request("/a"))
-    line.put(pending)
-    line.start()
+    begin: list[Callable[[], None]] = [line.start, lambda: line.put(pending)]
+    first, second = begin if started_first else reversed(begin)
+    first()
+    assert "calm" not in [thread.name for thread in threading.enumerate()]
+    second()
     assert pending.future.result(120).offset == 1
+    line.stop(120)
+
+
+def test_the_group_under_way_is_the_last_one_once_a_stop_is_asked_for() -> None:
+    gate = Gate()
+    line = PublishQueue("line", ScriptedPublishing(gate), SystemClock(), give_up_s=1.0)
+    line.start()
+    pendings = [Pending(request("/a")), Pending(request("/b"))]
+    line.put(pendings[0])
+    assert gate.reached.wait(120)
+    line.put(pendings[1])
+    line.request_stop()
+    gate.open.set()
+    assert pendings[0].future.result(120).offset == 1
+    with pytest.raises(PublisherStopping):
+        pendings[1].future.result(120)
     line.stop(120)
 
 
