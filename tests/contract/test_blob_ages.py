@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from packhorse.blobs.api import RENEWED_MS, BlobStore, InvalidBlobKey, binary_key, package_key
+from packhorse.blobs import s3
+from packhorse.blobs.api import (
+    RENEWED_MS,
+    BlobCorrupt,
+    BlobStore,
+    InvalidBlobKey,
+    binary_key,
+    package_key,
+)
 from packhorse.blobs.folders import Folders
 from packhorse.blobs.open import open_blobs
 from tests.harness.s3 import BUCKET, S3Server
@@ -67,6 +75,23 @@ def test_r22_an_old_blob_is_renewed(blobs: BlobStore, age: Age) -> None:
     assert is_young(blobs, KEY)
     assert b"".join(blobs.get(KEY)) == CONTENT
     assert {blob.key for blob in blobs.list("")} == {KEY}
+
+
+@pytest.mark.parametrize("place", [pytest.param("s3", marks=pytest.mark.s3)], indirect=True)
+def test_r22_a_blob_too_large_to_be_copied_is_renewed_by_its_own_bytes_alone(
+    place: tuple[str, Path], blobs: BlobStore, age: Age, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3, "_COPIED_BYTES", 0)
+    blobs.put(KEY, [CONTENT])
+    age(KEY)
+    blobs.renew(KEY)
+    assert is_young(blobs, KEY)
+    assert b"".join(blobs.get(KEY)) == CONTENT
+    (place[1] / KEY).write_bytes(CONTENT.upper())
+    age(KEY)
+    with pytest.raises(BlobCorrupt):
+        blobs.renew(KEY)
+    assert not is_young(blobs, KEY)
 
 
 def test_r22_what_is_not_there_is_not_renewed(blobs: BlobStore) -> None:

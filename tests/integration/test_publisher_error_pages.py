@@ -94,6 +94,24 @@ def test_an_entry_that_is_larger_than_a_page_has_one_to_itself(
     site.run(scenario)
 
 
+@pytest.mark.parametrize("entry", [None, b"\xff"])
+def test_r30_packages_that_are_not_known_are_paged_by_their_reasons(
+    site: Site, database_url: str, monkeypatch: pytest.MonkeyPatch, entry: bytes | None
+) -> None:
+    monkeypatch.setattr(error_queue, "_PAGE_BYTES", 3)  # the reason and a byte
+
+    def write() -> None:
+        write_failed(database_url, ("/p",), 3)
+        with connect(database_url, "tests") as connection:
+            connection.execute("UPDATE bookkeeping.outcome SET entry = %s", (entry,))
+
+    async def scenario(s: PublisherService) -> None:
+        await asyncio.to_thread(write)
+        assert await read_all(s, "/queues/sub1/errors", 10_000) == (3, [1, 2, 3])
+
+    site.run(scenario)
+
+
 def test_the_limit_holds_when_entries_are_small(site: Site, database_url: str) -> None:
     async def scenario(s: PublisherService) -> None:
         await asyncio.to_thread(write_failed, database_url, ("/p",), 6)
