@@ -41,7 +41,7 @@ class Replica:
         clock: ManualClock,
         preferred: Callable[[], str] = str,
     ) -> None:
-        self._journal, self._topics = journal, topics
+        self._journal, self._topics, self.clock = journal, topics, clock
         self._fuse = Fuse(10**9)
         fragile: Any = FragileJournal(journal, self._fuse)
         self.subscribers = Subscribers(clock, AGENT)
