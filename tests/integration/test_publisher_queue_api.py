@@ -141,12 +141,15 @@ def test_r24_offsets_of_another_log_count_for_nothing(service: PublisherService)
         ids = await queue_of_five(s, editable=True)
         await s.announce("sub1", 1_000, shown=-1, retries=1, editable=True, journal_id="another")
         await see(s, 5)
-        assert (await s.get("/queues/sub1"))["state"] == "JOURNAL_MISMATCH"
+        judged = await s.get("/queues/sub1")
+        assert judged["state"] == "JOURNAL_MISMATCH"
+        assert judged["reason"] == "its database was filled from another journal"
         found = await s.get(f"/distributions/{ids[0]}")
         assert (found["state"], found["subscribers"][0]["state"]) == ("QUEUED", "RETRYING")
         assert (await s.client.post("/queues/sub1/clear")).json()["up_to_offset"] == 4
         stopped: dict[str, Any] = {"state": SubscriptionState.STOPPED, "journal_id": "another"}
-        await s.announce("sub1", 999, shown=-1, editable=True, **stopped)
+        await s.announce("sub1", 999, shown=-1, editable=True, last_error="no disk", **stopped)
+        assert (await s.get("/queues/sub1"))["reason"] == "no disk"
         assert (await s.get("/subscribers/sub1"))["state"] == "STOPPED", "a reset waits for that"
         here = s.author.journal.identity(TOPICS.package)
         await s.announce("sub1", 4, editable=True, journal_id=here)
