@@ -67,7 +67,7 @@ def is_young(blobs: BlobStore, key: str) -> bool:
     return found is not None and blobs.now_ms() - found.modified_ms < RENEWED_MS
 
 
-def test_r22_an_old_blob_is_renewed(blobs: BlobStore, age: Age) -> None:
+def test_r22_an_old_blob_is_renewed(place: tuple[str, Path], blobs: BlobStore, age: Age) -> None:
     blobs.put(KEY, [CONTENT])
     age(KEY)
     renewed = blobs.renew(KEY)
@@ -75,6 +75,7 @@ def test_r22_an_old_blob_is_renewed(blobs: BlobStore, age: Age) -> None:
     assert is_young(blobs, KEY)
     assert b"".join(blobs.get(KEY)) == CONTENT
     assert {blob.key for blob in blobs.list("")} == {KEY}
+    assert not list((place[1] / "renewing").glob("*")), "no copy is left aside"
 
 
 @pytest.mark.parametrize("place", [pytest.param("s3", marks=pytest.mark.s3)], indirect=True)
