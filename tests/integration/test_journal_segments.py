@@ -5,10 +5,11 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from packhorse.messaging.api import Bounds, Journal, LogEnd
+from packhorse.messaging.api import Appended, Bounds, Journal, LogEnd, Outgoing
 from packhorse.messaging.sql.journal import SqlJournal
 from packhorse.messaging.sql.segments import SegmentLimits
-from tests.harness.journals import append_all, create, read_until
+from tests.harness.journals import DEADLINE_S, append_all, create, read_until
+from tests.harness.postgres import waiting_for_locks
 from tests.harness.waiting import eventually
 
 
@@ -54,6 +55,26 @@ def test_a_segment_that_is_full_by_bytes_is_followed_too(database_url: str) -> N
         append_all(journal, topic, [b"x" * 600])
     assert _segments(database_url) == ["0", "2", "4"]
     journal.close()
+
+
+def test_a_group_of_two_topics_is_appended_once_where_one_segment_is_full(
+    database_url: str, journal: Journal
+) -> None:
+    first, full, other = (create(journal) for _ in range(3))
+    for topic, count in ((first, 1), (full, 10), (other, 1)):
+        append_all(journal, topic, [b"before"] * count)
+    with psycopg.connect(database_url) as holder:
+        holder.execute(
+            "SELECT FROM journal.partition WHERE topic_id = "
+            "(SELECT id FROM journal.topic WHERE name = %s) FOR UPDATE",
+            (first,),
+        )
+        under_way = [journal.append(first, Outgoing(b"held"))]
+        eventually(lambda: waiting_for_locks(database_url), "the appender waits")
+        under_way += [journal.append(topic, Outgoing(b"both")) for topic in (other, full)]
+    places = [future.result(DEADLINE_S) for future in under_way]
+    assert places == [Appended(0, 1), Appended(0, 1), Appended(0, 10)]
+    assert [journal.bounds(topic) for topic in (other, full)] == [Bounds(0, 2), Bounds(0, 11)]
 
 
 def test_r4_truncation_drops_the_segments_below_and_no_other(

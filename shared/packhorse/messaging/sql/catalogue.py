@@ -115,21 +115,27 @@ def find_partition(connection: psycopg.Connection, topic: SqlTopic, number: int)
         raise TopicMissing(f"topic {topic.name} has no partition {number}") from None
 
 
-def bounds_behind_commits(connection: psycopg.Connection, topic: SqlTopic, number: int) -> Bounds:
-    """Return the bounds once every transaction that has taken offsets has ended.
+def bounds_of(
+    connection: psycopg.Connection, name: str, number: int, *, after_appends: bool
+) -> Bounds:
+    """Return the bounds of a topic's partition, asked in one exchange. Raises `TopicMissing`.
 
-    An appender sends its COMMIT when it holds the counter row, so one that is gone and whose
-    COMMIT was sent still holds that row, or is done. Raises `TopicMissing`.
+    With `after_appends` once every transaction that has taken offsets has ended: an appender sends
+    its COMMIT when it holds the counter row, so one that is gone and whose COMMIT was sent still
+    holds that row, or is done.
     """
-    row = connection.execute(
-        "SELECT oldest, next FROM journal.partition WHERE topic_id = %s AND number = %s FOR SHARE",
-        (topic.id, number),
-    ).fetchone()
+    asked = _BOUNDS + (" FOR SHARE OF p" if after_appends else "")
+    row = connection.execute(asked, (name, number)).fetchone()
     if row is None:
-        raise TopicMissing(f"topic {topic.name} has no partition {number}")
+        find_topic(connection, name)
+        raise TopicMissing(f"topic {name} has no partition {number}")
     return Bounds(*row)
 
 
+_BOUNDS = """
+    SELECT p.oldest, p.next FROM journal.topic t JOIN journal.partition p ON p.topic_id = t.id
+    WHERE t.name = %s AND p.number = %s
+"""
 _HAS_SCHEMA = "SELECT to_regproc('journal.begin_segment') IS NOT NULL"
 
 

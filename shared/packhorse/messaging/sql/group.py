@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import psycopg
 import stamina
@@ -86,26 +87,58 @@ class GroupWriter:
         try:
             for attempt in _patiently(_PATIENCE_S):
                 with attempt, session.use() as connection:
-                    connection.execute("BEGIN")
-                    for part in ordered:
-                        with _refusals(connection, part):
-                            self._insert(connection, part, append_id)
+                    if not self._continue(connection, ordered, append_id):
+                        self._begin(connection, ordered, append_id)
         except JournalUnavailable as error:
             raise NotAppended(f"nothing was committed: {error}") from error
         self._commit(session, connection, ordered, append_id)
 
-    def _insert(self, connection: psycopg.Connection, part: Slice, append_id: int) -> None:
-        """Move the counter and hold its lock to the end: commits come in offset order (R1)."""
-        segment = self._open.pop(part.partition_id, None)  # its table may be gone by now
-        if segment is None or not self._continue(connection, segment, part, append_id):
-            segment = self._begin(connection, part, append_id)
-        self._open[part.partition_id] = segment
-
+    # An exchange costs most where the database is far away; with a counter's lock held it costs
+    # whoever appends to the same partition as much.
     def _continue(
-        self, connection: psycopg.Connection, segment: SqlSegment, part: Slice, append_id: int
+        self, connection: psycopg.Connection, parts: Sequence[Slice], append_id: int
     ) -> bool:
-        """Append to a segment with one statement; false if it takes no more of this partition."""
-        given = {
+        """Begin, and append to the segments that took the last groups, in one exchange.
+
+        False, with no transaction begun, if one is not known or takes no more of its partition.
+        The counters stay locked to the end: commits come in offset order (R1).
+        """
+        # Forgotten first: a segment's table may be gone by now.
+        known = [self._open.pop(part.partition_id, None) for part in parts]
+        segments = [segment for segment in known if segment is not None]
+        if len(segments) < len(parts):
+            return False
+        moved = self._append(connection, list(zip(parts, segments, strict=True)), append_id)
+        if len(moved) < len(parts):
+            connection.rollback()
+            return False
+        for part, segment, first in zip(parts, segments, moved, strict=True):
+            part.first, self._open[part.partition_id] = first, segment
+        return True
+
+    def _append(
+        self,
+        connection: psycopg.Connection,
+        parts: Sequence[tuple[Slice, SqlSegment]],
+        append_id: int,
+    ) -> list[int]:
+        """Return the first offset of each part whose segment took it."""
+        try:
+            with connection.pipeline():
+                connection.execute("BEGIN")
+                asked = [
+                    connection.execute(
+                        sql.SQL(_CONTINUE).format(segment.table),
+                        self._given(part, segment, append_id),
+                    )
+                    for part, segment in parts
+                ]
+            return [row[0] for cursor in asked for row in cursor]
+        except psycopg.errors.InsufficientPrivilege:
+            return []  # `_begin` says to which topic
+
+    def _given(self, part: Slice, segment: SqlSegment, append_id: int) -> dict[str, Any]:
+        return {
             "partition": part.partition_id,
             "start": segment.start,
             "append_id": append_id,
@@ -113,28 +146,22 @@ class GroupWriter:
             "size": part.size,
             "most_bytes": self._limits.bytes,
             "most_records": self._limits.records,
-            "keys": [record.stored_key for record in part.records],
-            "headers": [record.headers for record in part.records],
-            "bodies": [record.body for record in part.records],
+            **_columns(part),
         }
-        row = connection.execute(sql.SQL(_CONTINUE).format(segment.table), given).fetchone()
-        if row is not None:
-            part.first = row[0]
-        return row is not None
 
-    def _begin(self, connection: psycopg.Connection, part: Slice, append_id: int) -> SqlSegment:
-        """Append to whatever segment is open, or to a new one."""
-        segment, time_ms = self._take_offsets(connection, part)
-        connection.execute(
-            sql.SQL(_INSERT).format(segment.table),
-            (
-                *(part.first - 1, time_ms, append_id),
-                [record.stored_key for record in part.records],
-                [record.headers for record in part.records],
-                [record.body for record in part.records],
-            ),
-        )
-        return segment
+    def _begin(
+        self, connection: psycopg.Connection, parts: Sequence[Slice], append_id: int
+    ) -> None:
+        """Begin, and append to whatever segments are open, or to new ones."""
+        connection.execute("BEGIN")
+        for part in parts:
+            with _refusals(connection, part):
+                segment, time_ms = self._take_offsets(connection, part)
+                given = {"before": part.first - 1, "time_ms": time_ms, "append_id": append_id}
+                connection.execute(
+                    sql.SQL(_INSERT).format(segment.table), {**given, **_columns(part)}
+                )
+            self._open[part.partition_id] = segment
 
     def _take_offsets(self, connection: psycopg.Connection, part: Slice) -> tuple[SqlSegment, int]:
         count, size = len(part.records), part.size
@@ -209,10 +236,18 @@ def _patiently(seconds: float) -> Iterable[stamina.Attempt]:
     )
 
 
+def _columns(part: Slice) -> dict[str, Any]:
+    return {
+        "keys": [record.stored_key for record in part.records],
+        "headers": [record.headers for record in part.records],
+        "bodies": [record.body for record in part.records],
+    }
+
+
 _INSERT = """
     INSERT INTO {} ("offset", time_ms, append_id, key, headers, body)
-    SELECT %s + n, %s, %s, key, headers, body
-    FROM unnest(%b::bytea[], %b::bytea[], %b::bytea[])
+    SELECT %(before)s + n, %(time_ms)s, %(append_id)s, key, headers, body
+    FROM unnest(%(keys)b::bytea[], %(headers)b::bytea[], %(bodies)b::bytea[])
          WITH ORDINALITY AS given (key, headers, body, n)
 """
 

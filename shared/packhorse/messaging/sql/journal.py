@@ -76,12 +76,8 @@ class SqlJournal:
 
     def bounds(self, topic: str, partition: int = 0, *, after_appends: bool = False) -> Bounds:
         """Return the partition's bounds; `after_appends` waits for a commit that goes on."""
-        if after_appends:
-            with self._sessions.use() as connection:
-                found = catalogue.find_topic(connection, topic)
-                return catalogue.bounds_behind_commits(connection, found, partition)
-        with self._looking_at(topic, partition) as (_, _, state):
-            return state.bounds
+        with self._sessions.use() as connection:
+            return catalogue.bounds_of(connection, topic, partition, after_appends=after_appends)
 
     def offset_at(self, topic: str, time_ms: int, partition: int = 0) -> int:
         """Return the first offset whose record is not older than `time_ms`."""
