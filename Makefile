@@ -114,6 +114,7 @@ bench: $(VENV)/.dev ## Measure the main figures with their anchors into build/be
 	python -m tests.bench.publish 600
 	python -m tests.bench.urgent 15000
 	python -m tests.bench.waiting 40
+	python -m tests.bench.distance 10000
 	python -m tests.bench.journal_append 4000
 	python -m tests.bench.kafka_journal 4000
 	python -m tests.bench.deduplication 3000

@@ -56,7 +56,7 @@ class Settings(DatabaseConfiguration, BaseSettings):
     """What one package may unpack to; a larger one is a failed attempt (R14, R30)."""
     group_packages: int = Field(default=256, ge=1, le=10_000)
     group_bytes: int = Field(default=8 * 1024**2, ge=1)
-    prefetch_packages: int = Field(default=512, ge=1, le=100_000)
+    prefetch_packages: int = Field(default=2048, ge=1, le=100_000)
     prefetch_bytes: int = Field(default=16 * 1024**2, ge=1)
     idle_in_transaction_s: float = Field(default=30.0, gt=0)
     """How long a paused import may hold its locks where a takeover can't end its session."""

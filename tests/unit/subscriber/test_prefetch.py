@@ -93,9 +93,30 @@ def test_r10_no_more_packages_are_held_than_allowed(journal: Journal, ahead: Ahe
     for _ in range(30):
         append(journal)
     eventually(lambda: len(ahead.prefetch._buffer) == 8)
-    assert [arrival.offset for arrival in ahead.prefetch.take(3, 10**9)] == [0, 1, 2]
-    eventually(lambda: len(ahead.prefetch._buffer) > 5)
-    assert [arrival.offset for arrival in ahead.prefetch.take(100, 10**9)] == list(range(3, 11))
+    assert [arrival.offset for arrival in ahead.prefetch.take(4, 10**9)] == [0, 1, 2, 3]
+    eventually(lambda: len(ahead.prefetch._buffer) > 4)
+    assert [arrival.offset for arrival in ahead.prefetch.take(100, 10**9)] == list(range(4, 12))
+
+
+def test_what_is_read_at_once_is_half_of_what_may_be_held(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A poll for each package that was taken would be an exchange with a journal far away."""
+    for _ in range(30):
+        append(journal)
+    reader, asked = type(journal.reader(TOPIC, 0)), []
+    poll = reader.poll
+
+    def counted(self: Reader, *arguments: float, **limits: int) -> Sequence[Record]:
+        asked.append(limits["max_records"])
+        return poll(self, *arguments, **limits)
+
+    monkeypatch.setattr(reader, "poll", counted)
+    ahead = Ahead(journal, PrefetchLimits(packages=8))
+    for _ in range(30):
+        ahead.take(1, packages=1)
+    ahead.prefetch.close()
+    assert min(asked) >= 4
 
 
 def test_no_more_bytes_are_held_than_allowed_except_for_one_large_package(

@@ -20,7 +20,7 @@ _BATCH = 64
 class PrefetchLimits:
     """How far a subscription reads ahead; a package larger than `bytes` still comes, alone."""
 
-    packages: int = 512
+    packages: int = 2048
     bytes: int = 16 * 1024**2
 
 
@@ -146,8 +146,9 @@ class Prefetch:
             return self._limits.packages - len(self._buffer), self._limits.bytes - self._bytes
 
     def _has_room(self) -> bool:
+        """Return whether half of it is free: many small polls of a journal far away are slow."""
         limits = self._limits
-        return len(self._buffer) < limits.packages and self._bytes < limits.bytes
+        return 2 * len(self._buffer) <= limits.packages and 2 * self._bytes <= limits.bytes
 
     def _put(self, records: Sequence[Record]) -> None:
         for start in range(0, len(records), _BATCH):
