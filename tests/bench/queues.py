@@ -182,6 +182,7 @@ def application(cache: QueueCache, count: int) -> Any:
     journal = open_journal(f"memory://bench-{count}", client_name="bench")
     journal.create_topics([TopicSpec("p")])
     feed = QueueFeed(journal, "p", cache, clock=SystemClock())
+    feed.identity = journal.identity("p")
     feed._begun.set()
     subscribers = Subscribers(SystemClock(), AGENT)
     for number in range(count):
