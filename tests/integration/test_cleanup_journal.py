@@ -11,7 +11,7 @@ import pytest
 
 from packhorse.bookkeeping import subscriber_rows
 from packhorse.bookkeeping.subscriber_rows import AnnouncementRow
-from packhorse.messaging.api import Bounds
+from packhorse.messaging.api import Bounds, Outgoing
 from packhorse.messaging.memory import MemoryJournal
 from packhorse.messaging.memory_log import MemoryLog
 from packhorse.messaging.topics import standard_topics
@@ -200,3 +200,14 @@ def test_r4_a_shorter_retention_of_packages_asks_for_those_who_lose_them_too(
     assert ask("PUT", path, retention_s=3 * DAY_S, leave_behind=["slow"]).status_code == 200
     assert kept(ask)["package"] == 3 * DAY_S
     assert stage.acts() == [("anonymous", "setTopicRetention")], "a refusal is none"
+
+
+def test_a_shorter_retention_of_another_topic_asks_for_nobody(stage: Stage, ask: Ask) -> None:
+    """Its offsets are no packages'."""
+    stage.publish()
+    announce(stage, "slow", -1)
+    stage.journal.append(Topics().status, Outgoing(b"old")).result()
+    for days in (10, 8):
+        answer = ask("PUT", "/journal/topics/status/retention", retention_s=days * DAY_S)
+        assert answer.status_code == 200
+    assert kept(ask)["status"] == 8 * DAY_S
