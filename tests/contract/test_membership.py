@@ -13,6 +13,7 @@ from tests.harness.topology.driven import (
     LeaseMemoryCluster,
     LeaseSqlCluster,
     ids,
+    joined,
     settled,
     step,
 )
@@ -46,15 +47,6 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     cluster: Cluster = request.getfixturevalue(f"{request.param}_cluster")
     yield cluster
     cluster.close()
-
-
-def joined(cluster: Cluster, *names: str) -> list[Membership]:
-    """Start one after the other, each when the former ones have settled."""
-    members: list[Membership] = []
-    for name in names:
-        members.append(cluster.member(name))
-        settled(cluster, *members)
-    return members
 
 
 def test_one_instance_is_a_cluster_and_leads_it(cluster: Cluster) -> None:

@@ -1,7 +1,7 @@
 """Clusters that a test drives step by step, on any store; time passes when the test says so."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import psycopg
 from psycopg import sql
@@ -152,6 +152,15 @@ def settled(cluster: Cluster, *members: Membership) -> Observation:
             return seen[-1]
         cluster.pass_time(cluster.timeout_s / 10)
     raise AssertionError(f"{sorted(wanted)} don't agree: {seen}")
+
+
+def joined(cluster: Cluster, *names: str) -> list[Any]:
+    """Start one after the other, each when the former ones have settled; returns the members."""
+    members: list[Membership] = []
+    for name in names:
+        members.append(cluster.member(name))
+        settled(cluster, *members)
+    return members
 
 
 def _agree(seen: list[Observation], wanted: set[str]) -> bool:

@@ -6,21 +6,8 @@ from packhorse.topology.membership import DuplicateInstance, Observation, StoreU
 from packhorse.topology.voting.member import VotingMember
 from packhorse.topology.voting.records import Voting
 from packhorse.topology.voting.times import VotingTimes
-from tests.harness.topology.driven import ids, settled, step
+from tests.harness.topology.driven import ids, joined, settled, step
 from tests.harness.topology.voting_clusters import VotingMemoryCluster
-
-
-@pytest.fixture
-def cluster() -> VotingMemoryCluster:
-    return VotingMemoryCluster()
-
-
-def joined(cluster: VotingMemoryCluster, *names: str) -> list[VotingMember]:
-    members: list[VotingMember] = []
-    for name in names:
-        members.append(cluster.member(name, runtime_id=f"run-{name}"))
-        settled(cluster, *members)
-    return members
 
 
 def established(member: VotingMember) -> Voting:
@@ -48,7 +35,10 @@ def drive(cluster: VotingMemoryCluster, seconds: int, *members: VotingMember) ->
 def test_the_promoted_view_is_the_voting_and_the_one_before_is_kept(
     cluster: VotingMemoryCluster,
 ) -> None:
-    a, b = joined(cluster, "a", "b")
+    a = cluster.member("a", runtime_id="run-a")
+    settled(cluster, a)
+    b = cluster.member("b")
+    settled(cluster, a, b)
     seen = b.snapshot()
     assert seen is not None
     assert (seen.established, seen.previous) != (None, None)

@@ -8,21 +8,8 @@ from packhorse.topology.membership import DuplicateInstance, StoreUnavailable
 from packhorse.topology.voting.member import VotingMember
 from packhorse.topology.voting.records import StoreView
 from packhorse.topology.voting.times import DEFAULT_TIMES
-from tests.harness.topology.driven import ids, settled, step
+from tests.harness.topology.driven import ids, joined, settled, step
 from tests.harness.topology.voting_clusters import VotingMemoryCluster
-
-
-@pytest.fixture
-def cluster() -> VotingMemoryCluster:
-    return VotingMemoryCluster()
-
-
-def joined(cluster: VotingMemoryCluster, *names: str) -> list[VotingMember]:
-    members: list[VotingMember] = []
-    for name in names:
-        members.append(cluster.member(name))
-        settled(cluster, *members)
-    return members
 
 
 def seen_by(member: VotingMember) -> StoreView:
