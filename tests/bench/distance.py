@@ -8,20 +8,18 @@ relay delays what passes it, both ways; its bandwidth is the machine's. Prints o
 measurement.
 """
 
-import asyncio
 import random
 import statistics
 import sys
-import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from time import perf_counter
 from urllib.parse import urlsplit
 
 from packhorse.content import tree
 from packhorse.db.connect import connect
 from tests.bench.reporting import emit
+from tests.harness.cutting_proxy import FarProxy, serving
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.realistic_pages import page
 from tests.harness.site import Site, site
@@ -79,50 +77,8 @@ def wait(running: Site, number: int) -> float:
 def relay(url: str, delay_s: float) -> Iterator[str]:
     """Give a URL of the same server that everything reaches, and leaves, so much later."""
     parts = urlsplit(url)
-    made: Future[tuple[int, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-
-    async def connected(client: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
-        with suppress(asyncio.CancelledError, ExceptionGroup):  # at the end, and when it breaks
-            await asyncio.sleep(2 * delay_s)  # the handshake of TCP
-            server, forth = await asyncio.open_connection(parts.hostname, parts.port)
-            await asyncio.gather(passed(client, forth, delay_s), passed(server, back, delay_s))
-
-    async def serve() -> None:
-        listening, ended = await asyncio.start_server(connected, "127.0.0.1", 0), asyncio.Event()
-        port = listening.sockets[0].getsockname()[1]
-        made.set_result((port, asyncio.get_running_loop(), ended))
-        await ended.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    port, loop, ended = made.result(60)
-    yield url.replace(f":{parts.port}/", f":{port}/")
-    loop.call_soon_threadsafe(ended.set)
-    thread.join()
-
-
-async def passed(
-    source: asyncio.StreamReader, target: asyncio.StreamWriter, delay_s: float
-) -> None:
-    """Hand on what comes, each part of it `delay_s` after it came, until the source ends."""
-    loop = asyncio.get_running_loop()
-    under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
-
-    async def hand_on() -> None:
-        while True:
-            due, part = await under_way.get()
-            await asyncio.sleep(max(0.0, due - loop.time()))
-            if not part:
-                target.close()
-                return
-            target.write(part)
-            await target.drain()
-
-    async with asyncio.TaskGroup() as both:
-        both.create_task(hand_on())
-        while part := await source.read(256 * 1024):
-            under_way.put_nowait((loop.time() + delay_s, part))
-        under_way.put_nowait((loop.time() + delay_s, b""))
+    with serving(FarProxy((parts.hostname or "", parts.port or 0), delay_s)) as proxy:
+        yield url.replace(f":{parts.port}/", f":{proxy.port}/")
 
 
 if __name__ == "__main__":

@@ -134,12 +134,43 @@ class CuttingProxy:
             await back.drain()
 
 
+class FarProxy(CuttingProxy):
+    """Lets everything through, `delay_s` later in each way."""
+
+    def __init__(self, target: tuple[str, int], delay_s: float) -> None:
+        super().__init__(target, seed=0, faults=0.0)
+        self._delay_s = delay_s
+
+    async def _forward(
+        self, fate: Fate, client: asyncio.StreamReader, back: asyncio.StreamWriter
+    ) -> None:
+        await asyncio.sleep(2 * self._delay_s)  # the handshake of TCP
+        server, there = await asyncio.open_connection(*self._target)
+        try:
+            await asyncio.gather(self._passed(client, there), self._passed(server, back))
+        finally:
+            there.transport.abort()
+
+    async def _passed(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        while data := await source.read(_CHUNK):
+            loop.call_later(self._delay_s, target.write, data)
+        await asyncio.sleep(self._delay_s)
+        target.close()
+
+
 @contextmanager
 def cutting_proxy(
     host: str, port: int, *, seed: int, faults: float = 0.3
 ) -> Iterator[CuttingProxy]:
     """Run a proxy in a thread; `faults` is the share of connections that meet one."""
-    proxy = CuttingProxy((host, port), seed, faults)
+    with serving(CuttingProxy((host, port), seed, faults)) as proxy:
+        yield proxy
+
+
+@contextmanager
+def serving(proxy: CuttingProxy) -> Iterator[CuttingProxy]:
+    """Run a proxy in a thread."""
     ready = threading.Event()
     stop: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
