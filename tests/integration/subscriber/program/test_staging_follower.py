@@ -5,6 +5,7 @@ import threading
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -88,6 +89,20 @@ def becomes(staging: Staging, offset: int, verdict: StagingVerdict, time_ms: int
     )
 
 
+def becomes_forgotten(staging: Staging, offset: int) -> None:
+    eventually(
+        lambda: "forgotten" in staging.ruling(START, arrival(offset, time_ms=1)).reason,
+        f"what became of {offset} is not known any more",
+    )
+
+
+def newest_status(journal: Journal) -> Record:
+    newest = journal.bounds(TOPICS.status).next - 1
+    with journal.reader(TOPICS.status, newest, partition=0) as reader:
+        [record] = reader.poll(10.0)
+    return record
+
+
 def test_statuses_and_silence_are_read_from_each_journal(journal: Journal) -> None:
     golden = f"golden-{uuid.uuid4().hex}"  # Kafka's topics are shared by all tests
     reported = [
@@ -118,9 +133,9 @@ def test_an_unreadable_status_ends_the_proof_by_silence_for_what_is_older() -> N
     with following(journal) as staging:
         becomes(staging, 0, StagingVerdict.ACCEPT)
         becomes(staging, 1, StagingVerdict.ACCEPT)
-        eventually(
-            lambda: "forgotten" in staging.ruling(START, arrival(1, time_ms=1)).reason, "older"
-        )
+        becomes_forgotten(staging, 1)
+        unreadable = newest_status(journal).time_ms
+        assert "forgotten" in staging.ruling(START, arrival(1, time_ms=unreadable)).reason
 
 
 def test_what_became_of_a_command_leaves_the_proof_by_silence_as_it_is() -> None:
@@ -144,9 +159,7 @@ def test_statuses_that_have_left_the_topic_prove_nothing() -> None:
     announce(journal, announcement(5))
     with following(journal) as staging:
         becomes(staging, 1, StagingVerdict.ACCEPT)
-        eventually(
-            lambda: "forgotten" in staging.ruling(START, arrival(0, time_ms=1)).reason, "forgotten"
-        )
+        becomes_forgotten(staging, 0)
 
 
 class Held:
@@ -180,7 +193,8 @@ class Held:
         return reader
 
 
-def test_a_follower_that_the_topic_has_overtaken_reads_it_again() -> None:
+@pytest.mark.parametrize("oldest", [4, 6])
+def test_a_follower_that_the_topic_has_overtaken_reads_what_is_left(oldest: int) -> None:
     held = Held(fresh_journal())
     with following(held) as staging:
         report(held._journal, status(0, Status.IMPORTED))
@@ -188,11 +202,42 @@ def test_a_follower_that_the_topic_has_overtaken_reads_it_again() -> None:
         held.open.clear()
         assert held.waiting.wait(120)
         report(held._journal, *(status(n, Status.IMPORTED) for n in range(1, 6)))
-        held._journal.truncate(TOPICS.status, 4)
+        held._journal.truncate(TOPICS.status, oldest)
+        announce(held._journal, announcement(5))
         held.open.set()
-        becomes(staging, 5, StagingVerdict.ACCEPT)
+        becomes_forgotten(staging, oldest - 1)
         becomes(staging, 0, StagingVerdict.ACCEPT)  # it was known before
-        becomes(staging, 2, StagingVerdict.WAIT)
+        for offset in range(oldest, 6):
+            becomes(staging, offset, StagingVerdict.ACCEPT)
+
+
+def test_a_subscription_that_asks_later_has_all_statuses_read_again() -> None:
+    journal = fresh_journal()
+    report(journal, status(0, Status.IMPORTED, publisher_agent="late"), status(0, *ONE))
+    with following(journal) as staging:
+        becomes(staging, 0, StagingVerdict.ACCEPT)
+        late = replace(START, agent="late")
+        eventually(
+            lambda: staging.ruling(late, arrival(0)).verdict is StagingVerdict.ACCEPT, "read again"
+        )
+
+
+def test_another_status_log_is_read_from_its_beginning() -> None:
+    held = Held(fresh_journal())
+    with following(held) as staging:
+        report(held._journal, status(0, Status.IMPORTED), status(1, Status.IMPORTED))
+        becomes(staging, 1, StagingVerdict.ACCEPT)
+        held.failing = True
+        assert held.failed.wait(120)
+        held._journal = fresh_journal()
+        report(held._journal, status(1, Status.IMPORTED), status(2, Status.IMPORTED))
+        report(held._journal, status(4, Status.IMPORTED))
+        held._journal.truncate(TOPICS.status, 1)
+        announce(held._journal, announcement(5))
+        held.failing = False
+        becomes(staging, 2, StagingVerdict.ACCEPT)
+        becomes(staging, 4, StagingVerdict.ACCEPT)
+        becomes_forgotten(staging, 3)
 
 
 def test_a_follower_outlives_an_outage() -> None:
