@@ -33,7 +33,7 @@ _ANY_SCHEME = "any"  # not signed; and one without a default port, which would b
 _FIELDS = ("signature-input", "signature", "content-digest", "content-type", "content-encoding")
 _TARGET = ("@method", "@authority", "@path", "@query")
 _PARAMETERS = re.compile(
-    r';created=([0-9]{1,12});keyid="([^"\\]{1,120})";alg="hmac-sha256";expires=([0-9]{1,12})'
+    r';created=([1-9][0-9]{0,11});keyid="([^"\\]{1,120})";alg="hmac-sha256";expires=([1-9][0-9]{0,11})'
     r';nonce="([A-Za-z0-9_-]{22})"'
 )
 _SIGNATURE = re.compile(_LABEL + r"=:([A-Za-z0-9+/]{43}=):")

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from packhorse.topology.connector_keys import KEY_TTL_S, MAX_SKEW_S, KeyId, SharedKeys
@@ -77,6 +77,14 @@ def test_a_signature_that_would_hold_for_hours_is_refused() -> None:
             check_times(replace(signed, expires=expires), KEYS, NOW)
 
 
+def place_of(text: str) -> tuple[int, float]:
+    """Return where the header that holds a text is among what is sent, and the text's end in it."""
+    [(part, value)] = [one for one in enumerate(dict(VALID.headers).values(), 4) if text in one[1]]
+    return part, (value.index(text) + len(text) + 0.5) / len(value)
+
+
+@example(*place_of(";created="), 0, "0")
+@example(*place_of(";expires="), 0, "0")
 @given(
     st.sampled_from(range(4 + len(VALID.headers))),
     st.floats(0, 1, exclude_max=True),
