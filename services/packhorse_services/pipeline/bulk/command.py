@@ -96,7 +96,7 @@ def _export(
 def default_id(deep: str) -> str:
     """Return an id that nobody has: what the path is called, the time, and chance."""
     name = re.sub(r"[^A-Za-z0-9]+", "-", deep.rpartition("/")[2])[:40].strip("-") or "all"
-    return f"{name}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+    return f"{name}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(4)}"
 
 
 def _distribute(settings: Settings, export: Export, *, as_json: bool) -> None:
