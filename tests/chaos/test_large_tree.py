@@ -63,10 +63,10 @@ def _distribute(built: Site) -> float:
         timeout=PATIENCE_S,
     )
     assert answer.status_code == 202, answer.text
-    url = f"{built.publisher.url}/distributions/{answer.json()['package_id']}"
+    path = f"/distributions/{answer.json()['package_id']}"
 
     def everywhere() -> bool:
-        states = [one["state"] for one in built.http.get(url).json()["subscribers"]]
+        states = [one["state"] for one in built.get(path)["subscribers"]]
         return states == ["IMPORTED"]
 
     eventually(everywhere, timeout=PATIENCE_S, interval=0.5, what="the tree at the subscriber")

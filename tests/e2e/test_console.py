@@ -16,14 +16,15 @@ from tests.harness.site import Site, site
 from tests.harness.waiting import eventually
 
 _PATIENCE_MS = 120_000
-IMPATIENT = {"backoff_first_s": 0.1, "backoff_longest_s": 600, "announce_s": 1}
+PATIENT = {"backoff_first_s": 600, "backoff_longest_s": 600, "announce_s": 1}
+"""What an operator retries by hand is not retried before by itself."""
 
 
 @pytest.fixture(scope="module")
 def running(lasting_databases: Databases, journal_url: str) -> Iterator[Site]:
-    """One stack for the file: its subscriber retries three times at once, then hardly ever."""
+    """One stack for the file: its subscriber waits after a failure until it is told to go on."""
     with site(lasting_databases, journal_url) as built:
-        subscriber = built.subscriber("sub1", editable=True, **IMPATIENT)
+        subscriber = built.subscriber("sub1", editable=True, **PATIENT)
         urls = json.dumps({"sub1": subscriber.url})
         built.programs.console(built.publisher, content_url=built.content.url, subscriber_urls=urls)
         built.start()
@@ -66,7 +67,7 @@ def refusing(running: Site, path: str) -> Iterator[None]:
 
 
 def blocked_at(running: Site, *paths: str) -> list[int]:
-    """Distribute, wait until the first is given three times in vain, and return the offsets."""
+    """Distribute, wait until the first was tried in vain, and return the offsets."""
     offsets = []
     for path in paths:
         running.put(path)

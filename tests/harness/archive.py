@@ -28,7 +28,7 @@ from packhorse.wire.messages import (
 from packhorse.wire.package_codec import encode_package
 from packhorse.wire.record import Encoded
 from packhorse.wire.topics import Topics
-from tests.harness.journals import everything
+from tests.harness.journals import answered, everything
 
 AGENT = "main"
 DEADLINE_S = 180.0
@@ -112,7 +112,7 @@ def fill(
 
     `only` names the topics that get some; without it, all do.
     """
-    journal.create_topics(standard_topics(topics, partitions=2))
+    answered(lambda: journal.create_topics(standard_topics(topics, partitions=2)))
     messages = of_everything(numbers, topics)
     append(journal, [one for one in messages if not only or one[0] in only])
 

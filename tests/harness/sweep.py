@@ -18,6 +18,7 @@ from packhorse.blobs.filesystem import FilesystemBlobs
 from packhorse.content import tree
 from packhorse.content.node import Binary, Node
 from packhorse.db.connect import connect
+from packhorse.db.engine import Timeouts
 from packhorse.messaging.open import open_journal
 from packhorse.packages.apply import apply
 from packhorse.wire.messages import Action, PackageMessage
@@ -104,7 +105,9 @@ class Yard:
             tree.delete(self.author, [path])
 
     def begin_export(self, path: str) -> Export:
-        connection = connect(self.author_url, "packhorse-publisher")
+        # As long as the example lasts: one that is held for others' steps is idle to the server.
+        forever = Timeouts(idle_in_transaction_ms=0)
+        connection = connect(self.author_url, "packhorse-publisher", timeouts=forever)
         connection.isolation_level = IsolationLevel.REPEATABLE_READ
         nodes = list(tree.stream(connection, path))
         if nodes:

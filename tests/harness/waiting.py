@@ -35,7 +35,7 @@ def is_gone(pid: int) -> bool:
     """Return whether a process has ended, its parent told of it or not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return True
 
 

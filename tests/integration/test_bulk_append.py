@@ -173,9 +173,11 @@ class Forever(list[str]):
 
 def test_cancel_ends_the_wait_for_a_full_queue(run: Run) -> None:
     run.fake.faults = Forever(["full"])
-    threading.Timer(0.2, run.state.cancel).start()
+    cancelling = threading.Timer(0.2, run.state.cancel)
+    cancelling.start()
     with pytest.raises(BulkCancelled, match="0 of 5"):
         run.run()
+    cancelling.join()
     assert run.sent() == []
 
 

@@ -79,9 +79,10 @@ def test_who_was_replaced_stops_reading_the_log(
 
 
 def test_runs_are_in_the_audit_log_and_dry_ones_are_not(
-    stage: Stage, caplog: pytest.LogCaptureFixture
+    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO, audit.LOGGER)
+    monkeypatch.setattr(audit, "_limit", audit.RefusalLimit())
     stage.run(dry_run=True)
     with pytest.raises(JournalUnavailable):
         stage.run(journal=Altered(stage.journal, {"bounds": journal_away}))

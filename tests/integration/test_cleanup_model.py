@@ -35,6 +35,10 @@ _EMPTY = """
 """
 
 
+def _number(package_id: str) -> int:
+    return int(package_id.split("-")[1])
+
+
 class Cleanup(RuleBasedStateMachine):
     """Publishers, a log that forgets, clocks, crashes and cleanups, one step at a time."""
 
@@ -94,7 +98,7 @@ class Cleanup(RuleBasedStateMachine):
     @precondition(lambda self: self.stage.rows())
     @rule(choose=st.randoms(use_true_random=False))
     def restore_an_older_database(self, choose: Any) -> None:
-        package = choose.choice(sorted(self.stage.rows()))
+        package = choose.choice(sorted(self.stage.rows(), key=_number))
         self.stage.lose_rows(package)
         self.unmarked.pop(package, None)
         if package in self.on_their_way:

@@ -201,8 +201,7 @@ def test_a_writer_paused_in_a_transaction_stops_others_only_for_a_while(
 ) -> None:
     paused = SharedSession(database_url, "paused", APPENDER_TIMEOUTS)
     connection = paused.connection()
-    connection.execute("BEGIN")
-    connection.execute("UPDATE journal.partition SET next = next + 1")
+    connection.execute("BEGIN; UPDATE journal.partition SET next = next + 1")
 
     def goes_on() -> bool:
         with suppress(NotAppended):  # Postgres may end the paused one late

@@ -139,6 +139,7 @@ def test_r2_a_truncated_log_and_r24_another_one_are_reported(site: Installation)
     site.follow()
     before = StreamReader(site.logs, EVERYTHING).id
     site.append(EventType.STATUS, "a", "b", "c")
+    eventually(lambda: site.logs[EventType.STATUS].recent.end().offset == 3)
     site.journal.truncate(site.names[EventType.STATUS], 2)
     for log in site.logs.values():  # as in a publisher that starts now
         log.recent.extend("", 0, (), 0, keep=False)

@@ -1,5 +1,6 @@
 """Commands over HTTP: issued, sent, seen, ended; who gave them; what may be asked of whom."""
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def test_a_clear_is_followed_from_issue_to_end(service: PublisherService) -> Non
             "state": "SENT",
         }
         assert (sent["issued_by"], sent["removed"], sent["ended_at"]) == ("admin", None, None)
-        assert sent["issued_at"] <= sent["sent_at"]
+        assert datetime.fromisoformat(sent["issued_at"]) <= datetime.fromisoformat(sent["sent_at"])
         (message,) = commands(s)
         assert isinstance(message, ClearCommand)
         assert message.journal_id == s.author.journal.identity(TOPICS.package)

@@ -161,6 +161,10 @@ def test_an_offset_reset_takes_back_what_will_be_decided_anew(site: Site) -> Non
     site.run(scenario)
 
 
+async def one_waits(s: PublisherService, name: str) -> bool:
+    return bool((await s.get(f"/queues/{name}"))["length"] == 1)
+
+
 def test_r16_a_subscriber_of_hours_ago_is_shown_after_a_restart(site: Site) -> None:
     ids: list[str] = []
 
@@ -195,7 +199,7 @@ def test_r16_a_subscriber_of_hours_ago_is_shown_after_a_restart(site: Site) -> N
         assert found["state"] == "QUEUED", "nobody is live"
         assert {one["stale"] for one in found["subscribers"]} == {True}
         assert await states(s, ids[1]) == {"gone": "QUEUED", "late": "IMPORTED"}
-        assert (await s.get("/queues/gone"))["length"] == 1
+        await s.until(lambda: one_waits(s, "gone"))
 
     async def days_later(s: PublisherService) -> None:
         assert (await s.get("/queues"))["queues"] == []

@@ -8,6 +8,9 @@ from packhorse.jobs.store.finishing import Ended, Ending
 from packhorse.jobs.store.queues import read_layout
 from tests.harness.jobs.stored import bookkeeper
 
+_LEASE_S = 3600.0
+"""It is renewed once, so it outlasts the test."""
+
 
 class HandyWorker:
     """One run on one instance; it does nothing by itself."""
@@ -19,7 +22,7 @@ class HandyWorker:
     def renew(self) -> list[leases.HeldAttempt]:
         """Keep the lease; return what it holds."""
         with bookkeeper(self._url) as connection:
-            leases.renew(connection, self.run)
+            leases.renew(connection, self.run, _LEASE_S)
             return leases.holdings(connection, self.run)
 
     def claim(self, places: int = 1, queue: str = MAIN) -> list[Claimed]:

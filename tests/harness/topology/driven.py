@@ -74,9 +74,12 @@ class LeaseMemoryCluster:
 
 
 class LeaseSqlCluster:
-    """A database of its own. To pass time, what the database remembers is made older."""
+    """A database of its own. To pass time, what the database remembers is made older.
 
-    timeout_s = 10.0
+    The database's own time passes too; a lease outlasts the test.
+    """
+
+    timeout_s = 600.0
 
     def __init__(self, databases: Databases) -> None:
         self.clock = ManualClock()
@@ -87,7 +90,7 @@ class LeaseSqlCluster:
 
     def member(self, instance_id: str) -> LeaseMember:
         store = SqlLeaseStore(self.url, patience_s=20.0)  # of a busy machine; time is not real here
-        member = LeaseMember(store, instance_id, clock=self.clock)
+        member = LeaseMember(store, instance_id, lease_s=self.timeout_s, clock=self.clock)
         self._running[id(member)] = store
         return member
 

@@ -112,7 +112,7 @@ def test_a_container_gives_keys_and_renews_them(
     store = open_blobs(s3.url("container"))
     with pytest.raises(BlobStoreUnavailable, match="SignatureDoesNotMatch"):
         store.check()
-    credentials.keys = KEYS
+    credentials.keys, credentials.valid_s = KEYS, 3600
     eventually(lambda: _checks(store), "the keys are renewed")
     _use(store)
     store.close()
@@ -131,6 +131,7 @@ def test_credentials_that_were_away_are_asked_for_again(
 ) -> None:
     aws.delenv("AWS_EC2_METADATA_DISABLED")
     aws.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", credentials.url)
+    aws.setenv("AWS_METADATA_SERVICE_TIMEOUT", "60")
     credentials.is_away = True
     store = open_blobs(s3.url("machine"))
     for call in (store.check, lambda: store.put(KEY, [LARGE]), lambda: list(store.list(""))):
@@ -149,6 +150,7 @@ def test_tls_by_the_users_own_authority(aws: pytest.MonkeyPatch, tmp_path: Path)
         url = f"s3://{BUCKET}?endpoint={server.endpoint}"
         with pytest.raises(BlobStoreUnavailable):
             is_usable(url)
+        aws.delenv("AWS_MAX_ATTEMPTS")
         aws.setenv("AWS_CA_BUNDLE", str(tmp_path / "authority.pem"))
         assert is_usable(url)
     aws.setenv("AWS_CA_BUNDLE", str(tmp_path / "nowhere.pem"))

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from packhorse_services.console import upstream
 from tests.harness.console import ConsoleSite, console_site, queue
 from tests.harness.waiting import eventually
 
@@ -36,7 +37,10 @@ def test_the_page_says_who_does_not_answer_and_leads_on(
     assert "See whether the service runs there" in answer.text
 
 
-def test_a_service_that_lives_may_take_its_time(site: ConsoleSite) -> None:
+def test_a_service_that_lives_may_take_its_time(
+    site: ConsoleSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream, "_LIVES_S", 120.0)
     publisher = site.publisher
     before = publisher.looks
     publisher.answers["GET /livez"] = {}

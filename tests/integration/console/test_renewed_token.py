@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from packhorse_services.console import provider as provider_module
 from packhorse_services.console.provider import (
     IdentityProvider,
     ProviderAway,
@@ -100,7 +101,10 @@ def test_the_way_out_is_the_one_that_the_provider_names(
 
 
 @pytest.mark.parametrize("answers", [429, 503])
-def test_a_provider_that_is_away_is_asked_once_for_all(answers: int) -> None:
+def test_a_provider_that_is_away_is_asked_once_for_all(
+    answers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provider_module, "_REST_S", 600.0)
     asked = []
 
     def answer(request: httpx.Request) -> httpx.Response:

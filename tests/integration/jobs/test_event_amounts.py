@@ -58,6 +58,9 @@ def test_who_was_away_gets_thousands_in_bounded_memory(
 def test_a_look_reads_a_few_pages_of_the_table_whether_it_is_analyzed_or_not(
     connection: Connection,
 ) -> None:
+    connection.execute("RESET ROLE")
+    connection.execute("ALTER TABLE jobs.event SET (autovacuum_enabled = false)")
+    connection.execute("SET ROLE packhorse_bookkeeper")
     start = position_now(connection)
     _fill(connection, MANY)
     now = position_now(connection)

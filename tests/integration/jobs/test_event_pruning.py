@@ -47,9 +47,9 @@ def test_events_go_once_they_have_been_there_for_long_enough(
         emit_all(database_url, "old")
         assert prune(hour) == PrunedEvents(0, 0, more=False)
         emit_all(database_url, "young")
-        _age_horizons(connection, 3599)
+        _age_horizons(connection, 3000)
         assert prune(hour).events == 0
-        _age_horizons(connection, 1)
+        _age_horizons(connection, 600)
         assert prune(hour).events == 1
         left = connection.execute("SELECT properties ->> 'name' FROM jobs.event").fetchall()
         assert left == [("young",)]

@@ -7,6 +7,7 @@ import pytest
 from packhorse.runtime import audit
 from tests.harness.jobs.asking import add, ask
 from tests.harness.jobs.site import JobsSite
+from tests.harness.waiting import eventually
 
 HOURLY = {"cron": "0 * * * *", "topic": "a/b"}
 
@@ -52,5 +53,9 @@ def test_the_log_says_how_many_jobs_were_changed(
     for n in range(2):
         add(site, properties={"n": n})
     ask(site, "POST", "/jobs/stop", json={})
-    stopped = [vars(one) for one in caplog.records if vars(one).get("operation") == "stopJobs"]
-    assert [one["changed"] for one in stopped] == [2]
+
+    def changed() -> list[int]:
+        lines = [vars(one) for one in caplog.records]
+        return [one["changed"] for one in lines if one.get("operation") == "stopJobs"]
+
+    eventually(lambda: changed() == [2], what="the line, behind the answer")

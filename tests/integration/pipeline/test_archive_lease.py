@@ -70,11 +70,12 @@ def settings(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_second_run_is_refused_before_it_starts_a_jvm(
-    database_url: str, settings: Settings
+    database_url: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with only_run(database_url, settings.tables_url), pytest.raises(NotYet) as refused:
         command._run(settings, 1, Choices())
     assert exit_code(refused.value) == FAILED, "it may be started again as it is"
+    monkeypatch.setattr(lease, "_PATIENCE_S", 120.0)  # Postgres notices the end a little later
     with pytest.raises(JarsMissing):
         command._run(settings, 1, Choices())
 

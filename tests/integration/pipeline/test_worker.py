@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psycopg
 import pytest
 
 from packhorse.jobs.jobs import Jobs
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse_services.pipeline.worker import TASKS, Task, host_of
-from tests.harness.processes import Process, first_lines
+from tests.harness.processes import Process, first_lines, is_ready
 from tests.harness.waiting import eventually
 
 
@@ -163,6 +162,6 @@ def test_the_worker_declares_suspended_schedules_and_what_it_consumes(
         )
     assert set(reported.split(",")) == {task.topic for task in TASKS}
     ready = json.loads(first_lines(process, 1)[0])
-    assert httpx.get(f"{ready['url']}/readyz", timeout=120).status_code == 200
+    eventually(lambda: is_ready(ready["url"]), timeout=120)
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait() == 0

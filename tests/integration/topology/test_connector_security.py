@@ -129,7 +129,7 @@ def test_who_disconnects_and_who_is_refused_has_a_line_in_the_audit_log(
     assert far.send(far.signed(method="DELETE")).status_code == 204
     path = "/topology/connectors/far-1"
     wanted = [("announce", "REFUSED", path), ("disconnect", "DONE", path)]
-    eventually(lambda: audited(caplog) == wanted, what="the lines, behind the answers")
+    eventually(lambda: audited(caplog)[-2:] == wanted, what="the lines, behind the answers")
 
 
 def audited(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, str]]:

@@ -183,7 +183,7 @@ def test_a_hint_that_comes_while_the_connection_is_used_is_heard(
 def test_a_session_that_does_not_get_its_role_is_not_used(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = SqlLeaseStore(database_url)
+    store = SqlLeaseStore(database_url, patience_s=PATIENCE_S)
     with monkeypatch.context() as patch:
         patch.setattr("packhorse.topology.patience.BOOKKEEPER", "nobody")
         for _ in range(2):
@@ -219,7 +219,7 @@ def test_a_row_is_bounded_whoever_writes_it(database_url: str) -> None:
         with pytest.raises(StoreUnavailable, match="properties"):
             a.renew(renewal(A, properties={"x": "y" * 600_000}))
         assert a.renew(renewal(A, properties={"x": "y" * 400_000})) is not None
-    store = SqlLeaseStore(database_url)
+    store = SqlLeaseStore(database_url, patience_s=PATIENCE_S)
     with pytest.raises(StoreUnavailable, match="id_check"):
         store.join(renewal(Incarnation("x" * 201, "r")))
     store.close()

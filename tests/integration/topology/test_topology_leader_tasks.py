@@ -20,6 +20,8 @@ from packhorse.topology.membership import StoreUnavailable
 from tests.harness.topology.lease_rows import age, blocked_by, states
 from tests.harness.waiting import eventually
 
+pytestmark = pytest.mark.usefixtures("paused_takeovers")
+
 LEADER_TASK = "cleanup"
 LEASE_S = 3600.0  # beaten once, so it must outlast the test; it ends as a test ages it
 

@@ -23,6 +23,8 @@ from tests.harness.topology.driven import settled, step
 from tests.harness.topology.voting_clusters import VotingSqlCluster
 from tests.harness.topology.votings import A, B, C, D, heartbeat, voting
 
+pytestmark = pytest.mark.usefixtures("paused_takeovers")
+
 E = Member("e", "e1", "1", 5)
 
 
@@ -49,6 +51,14 @@ class Stores:
     def close(self) -> None:
         for store in self._opened:
             store.close()
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests pause between two statements, and nobody waits for them."""
+    limits = Timeouts(60_000, 60_000, 60_000)
+    connection = partial(bookkeeper_connection, patience_s=60.0, session=limits.settings)
+    monkeypatch.setattr("packhorse.topology.voting.sql.bookkeeper_connection", connection)
 
 
 @pytest.fixture
@@ -131,12 +141,7 @@ def test_of_two_first_views_one_is_promoted(stores: Stores) -> None:
     assert seen.votings == (begun[1],)
 
 
-def test_first_views_that_are_promoted_at_the_same_time_are_not_both(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limits = Timeouts(60_000, 60_000, 60_000)
-    patient = partial(bookkeeper_connection, patience_s=60.0, session=limits.settings)
-    monkeypatch.setattr("packhorse.topology.voting.sql.bookkeeper_connection", patient)
+def test_first_views_that_are_promoted_at_the_same_time_are_not_both(stores: Stores) -> None:
     opened = [stores.open(name) for name in "xyz"]
     for round_ in range(5):
         begun = [stores.won(f"{round_}-{name}", A) for name in "xyz"]

@@ -15,14 +15,15 @@ from pyspark.sql import SparkSession
 from packhorse.blobs.api import StoredBlob, package_key
 from packhorse.errors import PackhorseError
 from packhorse.packages.body import pack
-from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
+from packhorse_services.pipeline.errors import NotYet, TaskFailed, TaskRefused
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.sweep import frames
-from packhorse_services.pipeline.sweep.report import MarkState, SweepRemoval
+from packhorse_services.pipeline.sweep.report import MarkState, SweepRemoval, Totals
 from packhorse_services.pipeline.sweep.spark_report import SparkReport
 from tests.harness.noise import large_node
 from tests.harness.postgres import Databases
 from tests.harness.sweep import Yard
+from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.spark
 
@@ -161,6 +162,18 @@ def appending(yard: Yard) -> Iterator[None]:
             working.result()
 
 
+def swept(yard: Yard, report: SparkReport) -> Totals:
+    """Sweep, once no export of `appending` that began before the mark's end is left."""
+
+    def sweep() -> Totals:
+        try:
+            return yard.sweep(report)
+        except NotYet as error:
+            raise AssertionError(str(error)) from error
+
+    return eventually(sweep)
+
+
 def cut_short(report: SparkReport) -> SparkReport:
     """Let its next sweep be killed when each task has removed a blob."""
     whole = report.remove_doomed
@@ -192,9 +205,9 @@ def test_r22_marked_and_swept_after_a_kill_with_an_append_running_at_the_same_ti
         assert (summary.state, summary.unused.binaries.count) == (MarkState.COMPLETE, 6)
         assert (summary.unreadable, summary.unreadable_keys) == (1, (stray,))
         with pytest.raises(TaskFailed):
-            yard.sweep(cut_short(report))
+            swept(yard, cut_short(report))
         assert 0 < sum(map(yard.has, gone)) < 6
-        assert yard.sweep(SparkReport(spark, location, "mark-1-aa")).binaries.count == 6
+        assert swept(yard, SparkReport(spark, location, "mark-1-aa")).binaries.count == 6
     assert yard.referenced() <= yard.keys()
     assert not any(map(yard.has, gone))
     assert yard.has(kept)

@@ -1,5 +1,6 @@
 """The small parts of the journal: headers, partitions, URLs, the five topics."""
 
+import uuid
 from zlib import crc32
 
 import pytest
@@ -34,7 +35,8 @@ def test_a_url_of_no_journal_is_refused_with_those_that_there_are(url: str) -> N
 
 
 def test_a_memory_journal_is_shared_by_name() -> None:
-    one, two = (open_journal("memory://shared", client_name=name) for name in "ab")
+    shared = f"memory://{uuid.uuid4()}"
+    one, two = (open_journal(shared, client_name=name) for name in "ab")
     other = open_journal("memory://other", client_name="c")
     one.create_topics([TopicSpec("t")])
     one.append("t", Outgoing(b"x"))

@@ -165,7 +165,7 @@ def test_any_problem_can_be_sent(status: int, detail: str, errors: list[tuple[st
     found = [{"pointer": pointer, "detail": text} for pointer, text in errors]
     response = render(Problem(status, detail=detail, errors=found))
     assert response.status_code == status
-    assert json.loads(bytes(response.body)).get("detail", "") == detail
+    assert json.loads(bytes(response.body)).get("detail", "") == json.loads(json.dumps(detail))
 
 
 def test_the_nearest_class_decides() -> None:

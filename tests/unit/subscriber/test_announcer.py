@@ -29,6 +29,12 @@ TOPICS = Topics.named("packhorse", {})
 _LAGS = (SUBSCRIBER_LAG_ENTRIES, SUBSCRIBER_LAG_SECONDS)
 
 
+@pytest.fixture(autouse=True)
+def no_lag_of_other_tests() -> None:
+    for metric in _LAGS:
+        metric.clear()
+
+
 class HeldLease:
     """A lease that this worker has until it is lost; it counts who asks."""
 
@@ -147,8 +153,6 @@ def test_what_is_not_known_any_more_has_no_series(
     monkeypatch: pytest.MonkeyPatch, append: str
 ) -> None:
     """A lag that froze at 0 would say that all is well for as long as the journal is away."""
-    for metric in _LAGS:
-        metric.clear()  # other tests of this process have shown theirs
     journal = open_memory_journal(f"memory://{uuid.uuid4()}")
     journal.create_topics(standard_topics(TOPICS))
     report = SubscriptionReport("main")

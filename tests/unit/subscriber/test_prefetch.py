@@ -89,13 +89,15 @@ def test_arrivals_come_in_order_and_wake_the_subscription(journal: Journal, ahea
     assert [arrival.offset for arrival in ahead.take(30)] == list(range(30))
 
 
-def test_r10_no_more_packages_are_held_than_allowed(journal: Journal, ahead: Ahead) -> None:
+def test_r10_no_more_packages_are_held_than_allowed(journal: Journal) -> None:
     for _ in range(30):
         append(journal)
+    ahead = Ahead(journal, PrefetchLimits(packages=8, bytes=10_000))
     eventually(lambda: len(ahead.prefetch._buffer) == 8)
     assert [arrival.offset for arrival in ahead.prefetch.take(4, 10**9)] == [0, 1, 2, 3]
     eventually(lambda: len(ahead.prefetch._buffer) > 4)
     assert [arrival.offset for arrival in ahead.prefetch.take(100, 10**9)] == list(range(4, 12))
+    ahead.prefetch.close()
 
 
 def test_what_is_read_at_once_is_half_of_what_may_be_held(

@@ -76,8 +76,9 @@ class Model:
         return True
 
     def _covering(self, offset: int) -> Clear | None:
-        covering = [one for one in self.clears.values() if one.up_to >= offset]
-        return min(covering, key=lambda one: one.up_to, default=None)
+        """Return the nearest one; of several with one bound that with the lowest id."""
+        covering = [(one.up_to, name) for name, one in self.clears.items() if one.up_to >= offset]
+        return self.clears[min(covering)[1]] if covering else None
 
     def _end_clears(self) -> None:
         """End those behind which nothing of the subscription is left, as far as it can know.

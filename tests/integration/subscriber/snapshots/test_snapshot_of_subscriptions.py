@@ -7,8 +7,12 @@ import threading
 from contextlib import ExitStack
 from functools import partial
 
+import pytest
+
 from packhorse.wire.messages import DesiredState, Status, SubscriptionState
+from packhorse_services.subscriber import assembly
 from packhorse_services.subscriber.assembly import SubscriberProgram
+from packhorse_services.subscriber.lease import Connections
 from packhorse_services.subscriber.snapshots.joining import SnapshotTurns
 from tests.harness.feed import Feed, page
 from tests.harness.snapshots import snapshot_of
@@ -71,8 +75,9 @@ def announced(feed: Feed) -> set[SubscriptionState]:
 
 
 def test_subscriptions_wait_while_a_snapshot_is_loaded(
-    feed: Feed, database_url: str, complete_url: str
+    feed: Feed, database_url: str, complete_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(assembly, "Connections", partial(Connections, lock_ms=120_000))
     offset = write(feed, 10)
     with complete_on_both(feed, complete_url) as other:
         everywhere(other, offset)
