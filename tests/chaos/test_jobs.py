@@ -27,8 +27,8 @@ from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.jobs import Jobs
 from packhorse.jobs.store.given import NewJob
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from tests.chaos.jobs_worker import LEASE_S
 from tests.harness.jobs import ledger
-from tests.harness.jobs.worker_process import LEASE_S
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.processes import Process
 from tests.harness.waiting import eventually
@@ -53,7 +53,7 @@ class Cluster:
     workers: list[Process] = field(default_factory=list)
 
     def add(self, name: str, *flags: str, broken: str = "") -> Process:
-        command = (sys.executable, "-m", "tests.harness.jobs.worker_process", self.url, name)
+        command = (sys.executable, "-m", "tests.chaos.jobs_worker", self.url, name)
         made = Process(name, (*command, "--broken", broken, *flags), {}, self.folder)
         self.workers.append(made)
         made.start()

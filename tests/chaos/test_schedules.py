@@ -46,7 +46,7 @@ class Site(Schedules):
             connection.execute(_WATCH)
         self.create("leader", Every(PERIOD), run_on=RunOn.LEADER)
         self.create("single", Every(PERIOD))
-        module = "tests.harness.jobs.scheduling_process"
+        module = "tests.chaos.jobs_scheduler"
         self.processes = {
             name: Process(name, (sys.executable, "-m", module, url, name, *flags), {}, folder)
             for name in NAMES

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from packhorse_services.pipeline.storage.location import Location
-from tests.harness.attacking import attack
+from tests.e2e.attacking import attack
 from tests.harness.depth import at_depth, examples
 from tests.harness.measures import measure
 from tests.harness.postgres import Databases

@@ -16,10 +16,10 @@ from packhorse.messaging.open import open_journal
 from packhorse.wire.topics import Topics
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.location import Location
+from tests.e2e.kubernetes_api import KubernetesApi, kubernetes_api
 from tests.harness import containers
 from tests.harness.archive import everything_in, fill
 from tests.harness.deployment import ROOT
-from tests.harness.kubernetes_api import KubernetesApi, kubernetes_api
 from tests.harness.s3 import ACCESS_KEY, SECRET_KEY, S3Server
 from tests.harness.spark import QUICK
 

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.cutting_proxy import cutting_proxy
-from tests.harness.postgres import Databases
-from tests.harness.topology.instances import (
+from tests.e2e.topology_instances import (
     WAIT_S,
     Cluster,
     Instance,
@@ -15,6 +13,8 @@ from tests.harness.topology.instances import (
     check_work,
     cluster,
 )
+from tests.harness.cutting_proxy import cutting_proxy
+from tests.harness.postgres import Databases
 from tests.harness.waiting import eventually
 
 NAMES = ["a", "b", "c", "d", "e"]

@@ -90,7 +90,7 @@ def test_writers_killed_at_any_moment_leave_neither_holes_nor_losses(
 
 
 def _write_until_killed(url: str, topic: str, output: Path, tail: Tail) -> None:
-    command = [sys.executable, "-m", "tests.harness.append_forever", url, topic, output.name]
+    command = [sys.executable, "-m", "tests.integration.append_forever", url, topic, output.name]
     with output.open("w") as acknowledged:
         writer = subprocess.Popen(command, stdout=acknowledged)
         try:

@@ -28,8 +28,8 @@ from packhorse_services.pipeline.archive.places import OffsetRange
 from tests.harness.depth import at_depth
 from tests.harness.journals import DEADLINE_S, append_all, create, everything, polled, read_until
 from tests.harness.kafka.broker import RunningKafka
-from tests.harness.kafka.limits import lower_largest_batch
 from tests.harness.waiting import eventually
+from tests.integration.kafka_limits import lower_largest_batch
 
 pytestmark = pytest.mark.kafka
 

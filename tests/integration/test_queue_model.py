@@ -16,7 +16,7 @@ from tests.harness.depth import at_depth, examples
 from tests.harness.journals import JournalBackend, KafkaBackend, MemoryBackend, SqlBackend
 from tests.harness.kafka.broker import RunningKafka
 from tests.harness.machines import play
-from tests.harness.queue_model import QueueMachine
+from tests.integration.queue_model import QueueMachine
 
 
 def play_on(on: JournalBackend, examples: int, **options: Any) -> None:
@@ -84,6 +84,6 @@ BROKEN: dict[str, tuple[type, str, Any]] = {
 @pytest.mark.parametrize("fault", BROKEN)
 def test_the_machine_finds_what_is_broken(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*BROKEN[fault])
-    monkeypatch.setattr("tests.harness.queue_model.DEADLINE_S", 3.0)
+    monkeypatch.setattr("tests.integration.queue_model.DEADLINE_S", 3.0)
     with pytest.raises((AssertionError, Flaky)):
         play_on(MemoryBackend(), 300, phases=[Phase.generate], database=None, derandomize=True)

@@ -30,7 +30,7 @@ from tests.harness.crash import Crash
 from tests.harness.depth import examples
 from tests.harness.machines import play
 from tests.harness.publishing import Fuse, publish, request
-from tests.harness.releases import ReleaseStage, open_stage
+from tests.integration.releases import ReleaseStage, open_stage
 
 ROOTS = ("/",)
 

@@ -15,7 +15,7 @@ def read_by(test: str) -> set[str]:
 def test_a_proof_depends_on_its_test_its_harness_and_what_they_import() -> None:
     assert read_by("unit/topology/test_simulator.py") >= {
         "tests/unit/topology/test_simulator.py",
-        "tests/harness/topology/broken.py",
+        "tests/unit/topology/broken.py",
         "tests/harness/topology/world.py",
         "shared/packhorse/topology/lease/member.py",
     }

@@ -91,6 +91,27 @@ def test_no_test_imports_another() -> None:
     assert not found
 
 
+def test_what_one_test_alone_needs_is_not_in_the_harness() -> None:
+    """It is in the test's file, or in a module beside it where it is too large for that."""
+    named = re.compile(r"tests\.harness[.\w]*(?: import (\w[\w, ]*))?")
+    users: dict[str, set[Path]] = {}
+    for path in (*(ROOT / "tests").rglob("*.py"), ROOT / "Makefile"):
+        for match in named.finditer(path.read_text()):
+            module, *_ = match.group().split()
+            for name in ("", *re.findall(r"\w+", match.group(1) or "")):
+                users.setdefault(f"{module}.{name}".rstrip("."), set()).add(path)
+    alone = {
+        module
+        for module, [*who] in users.items()
+        if len(who) == 1 and who[0].name.startswith("test_") and _is_module(module)
+    }
+    assert not alone
+
+
+def _is_module(name: str) -> bool:
+    return (ROOT / f"{name.replace('.', '/')}.py").is_file()
+
+
 def test_no_generator_holds_a_cursor_or_a_transaction() -> None:
     """One that is abandoned is ended by the collector, inside any statement of the connection.
 

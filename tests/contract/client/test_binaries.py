@@ -12,8 +12,8 @@ import pytest
 
 from packhorse import AsyncClient, Client
 from packhorse.client.errors import Misused, NotFound, Unreadable
+from tests.contract.client.played_blobs import Blobs, pattern, played_blobs
 from tests.harness.client_runners import LANGUAGES, Runner
-from tests.harness.played_blobs import Blobs, pattern, played_blobs
 from tests.harness.played_service import Service, fine, problem
 
 LARGE = 32 * 1024**2

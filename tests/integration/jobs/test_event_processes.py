@@ -20,7 +20,7 @@ class Subject:
 
     def __init__(self, url: str, name: str, folder: Path) -> None:
         self.name, self._file = name, folder / f"{name}.txt"
-        self._command = ["tests.harness.jobs.event_subject", url, name, str(self._file)]
+        self._command = ["tests.integration.jobs.event_subject", url, name, str(self._file)]
         self._file.touch()
         self._process: Imported | None = None
         self._names = -1

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from packhorse_services.pipeline.measures import announced, hourly, outcomes
 from packhorse_services.pipeline.measures.hourly import backlog
 from packhorse_services.pipeline.storage import schemas
-from tests.harness.measures_model import Model
 from tests.harness.silver_rows import HOUR, announcement, milliseconds, package, status
+from tests.spark.measures.measures_model import Model
 
 pytestmark = pytest.mark.spark
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.harness.depth import at_depth
-from tests.harness.topology.broken import BROKEN
-from tests.harness.topology.faults import seeds, simulate
 from tests.harness.topology.sites import Build
 from tests.harness.topology.world import SimulationFailed
+from tests.unit.topology.broken import BROKEN
+from tests.unit.topology.faults import seeds, simulate
 
 SHARE = int(os.environ.get("TEST_SIMULATOR_SEEDS", "8"))
 """Clusters of each run below."""
@@ -56,7 +56,7 @@ def test_a_seed_is_the_same_run_in_each_process() -> None:
     """Also where texts have other hashes, so that sets have another order."""
     program = (
         "import logging; logging.disable(50)\n"
-        "from tests.harness.topology.faults import simulate\n"
+        "from tests.unit.topology.faults import simulate\n"
         "stores = ('lease', 'voting', 'slow voting')\n"
         f"runs = [simulate(store, seed) for store in stores for seed in range({at_depth(3, 1)})]\n"
         "print([(one.world.random.random(), sorted(one.checks.followed)) for one in runs])"

@@ -15,8 +15,8 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
+from tests.e2e.kubernetes_pods import TOKEN, Object, Pod, now
 from tests.harness.answering import answering
-from tests.harness.kubernetes_pods import TOKEN, Object, Pod, now
 
 _PATH = re.compile(r"/apis?/(?:[\w.]+/)?v\w+/namespaces/([\w-]+)/(\w+)(?:/([\w.-]+))?$")
 _KINDS = {

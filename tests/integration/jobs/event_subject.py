@@ -1,6 +1,6 @@
 """A process that is one instance: sends what stdin says, writes what it hears into a file.
 
-    python -m tests.harness.jobs.event_subject URL INSTANCE FILE
+    python -m tests.integration.jobs.event_subject URL INSTANCE FILE
 
 Each line of stdin is the name of an event for all instances. The file gets `heard NAME` for those
 of others, `local NAME` for its own, and `sent NAME` once one is stored.

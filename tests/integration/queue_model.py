@@ -29,8 +29,8 @@ from packhorse_services.publisher.queues.queue import Queues, SubscriberQueue
 from packhorse_services.publisher.queues.subscribers import Subscribers
 from tests.harness.clock import ManualClock
 from tests.harness.journals import DEADLINE_S, JournalBackend, create_topic, fresh_name
-from tests.harness.queue_shown import Shown, content, flat, matches
 from tests.harness.waiting import eventually
+from tests.integration.queue_shown import Shown, content, flat, matches
 
 AGENT = "main"
 NAMES = ("a", "b", "c")

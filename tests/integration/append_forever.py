@@ -1,6 +1,6 @@
 """A program that appends numbered records until it is killed, and prints those acknowledged.
 
-`python -m tests.harness.append_forever URL TOPIC NAME` prints `OFFSET VALUE` a line.
+`python -m tests.integration.append_forever URL TOPIC NAME` prints `OFFSET VALUE` a line.
 """
 
 import sys

@@ -40,7 +40,7 @@ class Instance(Process):
     ) -> None:
         flags = ("--unfenced",) if unfenced else ()
         command = (
-            *(sys.executable, "-m", "tests.harness.topology.instance", url, name),
+            *(sys.executable, "-m", "tests.e2e.topology_instance", url, name),
             *("--interval", str(INTERVAL_S), "--timeout", str(lease_s), *flags),
         )
         super().__init__(name, command, {}, folder)
