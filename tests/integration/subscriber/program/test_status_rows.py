@@ -4,11 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 from psycopg import Connection
+from psycopg.errors import LockNotAvailable
 
 from packhorse.db.connect import connect
 from packhorse.wire.messages import Status
 from packhorse_services.subscriber.announce import statuses
 from packhorse_services.subscriber.announce.statuses import Decision, record_statuses
+from packhorse_services.subscriber.commands import control
 from packhorse_services.subscriber.journal.arrivals import Mark
 from packhorse_services.subscriber.journal.position import Position
 
@@ -79,3 +81,33 @@ def test_what_is_sent_is_forgotten_but_for_the_newest_of_each_other_kind(
     assert statuses._mark_sent(connection, "main", 1, 6)
     assert kept(connection, "main") == [3], "and the last of it for ever"
     assert kept(connection, "other") == [2, 3, 4, 5, 6, 7]
+
+
+def test_a_kind_is_what_became_of_packages_of_one_log_by_one_subscriber(
+    connection: Connection,
+) -> None:
+    kinds = [("j2", "sub", Status.REMOVED), ("j1", "copy", Status.REMOVED)]
+    kinds += [("j1", "sub", Status.REMOVED_FAILED), ("j1", "sub", Status.SKIPPED)]
+    for number, (journal_id, subscriber, status) in enumerate(kinds):
+        position = Position("main", journal_id, 1, Mark(9, ""))
+        decisions = [Decision(Mark(offset + 2 * number, "p"), status) for offset in (11, 12)]
+        record_statuses(connection, subscriber, position, decisions)
+    connection.execute("UPDATE bookkeeping.status SET decided_at = now() - interval '8 days'")
+    assert statuses._mark_sent(connection, "main", 1, 18)
+    assert kept(connection, "main") == [3, 12, 14, 16, 18]
+
+
+def test_nothing_is_marked_while_a_reset_is_not_committed(
+    connection: Connection, database_url: str
+) -> None:
+    """It would raise the mark again that the reset moves down."""
+    control.introduce(connection, "main")
+    with (
+        connect(database_url, "tests", autocommit=True) as resets,
+        resets.transaction(),
+        connection.transaction(force_rollback=True),
+    ):
+        control.lock(resets, "main")
+        connection.execute("SET LOCAL lock_timeout = '1ms'")
+        with pytest.raises(LockNotAvailable):
+            statuses._mark_sent(connection, "main", 1, 3)

@@ -1,6 +1,8 @@
 """When statuses are sent, all of them, and who hears of it (R9, R11)."""
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from typing import Any
 
 import pytest
 from psycopg import Connection
@@ -79,6 +81,20 @@ def test_r11_only_the_worker_with_the_lease_sends(feed: Feed, sending: Sending) 
     sending.may_send = False
     sending.sender.send()
     assert feed.statuses() == []
+
+
+@pytest.mark.usefixtures("connection")
+def test_r9_what_the_journal_has_not_taken_is_sent_again(
+    feed: Feed, sending: Sending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: Future[Any] = Future()
+    lost.set_exception(JournalUnavailable("away"))
+    with monkeypatch.context() as patched:
+        patched.setattr(feed.journal, "append", lambda *_: lost)
+        with pytest.raises(JournalUnavailable):
+            sending.sender.send()
+    sending.sender.send()
+    assert [status.offset for status in feed.statuses()] == [0, 1, 2, 3, 4]
 
 
 def test_a_connection_that_was_lost_is_opened_again(
