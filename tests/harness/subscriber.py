@@ -49,7 +49,7 @@ class Worker:
     agent: str = AGENT
     editable: bool = True
     policy: RetryPolicy = field(default_factory=lambda: RetryPolicy(-1, 0.0, 0.0))
-    limits: GroupLimits = field(default_factory=lambda: GroupLimits(passed=1, passed_s=0))
+    limits: GroupLimits = field(default_factory=lambda: GroupLimits(passed_s=0))
     start: StartPolicy = StartPolicy.EARLIEST
     roots: Sequence[str] = ("/",)
     clock: Clock = field(default_factory=SystemClock)

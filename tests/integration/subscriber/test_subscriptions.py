@@ -32,7 +32,7 @@ from tests.harness.subscriber import Worker, content_of
 from tests.integration.subscriber.conftest import Workers, empty
 
 URGENT, BULK = "urgent", "bulk"
-ONE_BY_ONE = GroupLimits(packages=1, passed=1, passed_s=0)
+ONE_BY_ONE = GroupLimits(packages=1, passed_s=0)
 
 
 @pytest.fixture

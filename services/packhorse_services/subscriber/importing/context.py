@@ -20,7 +20,6 @@ class GroupLimits:
 
     packages: int = 256
     bytes: int = 8 * 1024**2
-    passed: int = 1_000
     passed_s: float = 1.0
 
 

@@ -45,7 +45,7 @@ class Session:
         self._connection, self._prefetch, self._ctx = connection, prefetch, ctx
         self._high_water = HighWater.load(connection, position.agent)
         self._waiting: deque[Arrival] = deque()
-        self._passed, self._passed_count = position.mark, 0
+        self._passed = position.mark
         self._stored_at = ctx.clock.monotonic()
         ctx.attempts.resume(connection, position.mark, position.epoch)
 
@@ -94,15 +94,13 @@ class Session:
         limits = self._ctx.limits
         room = limits.packages - len(self._waiting)
         size = limits.bytes - sum(arrival.memory for arrival in self._waiting)
-        if not self._waiting or (room > 0 and size > 0):
-            arrived = self._prefetch.take(room, size)
-            self._waiting += arrived
-            measure_arrival(arrived, self._ctx.clock.wall_ms())
+        arrived = self._prefetch.take(room, size)
+        self._waiting += arrived
+        measure_arrival(arrived, self._ctx.clock.wall_ms())
 
     def _pass_others(self) -> None:
         while self._waiting and self._waiting[0].record is None:
             self._passed = self._waiting.popleft().mark
-            self._passed_count += 1
 
     def _paused(self) -> bool:
         return self._ctx.control.desired(self.position.agent) is not DesiredState.RUN
@@ -118,9 +116,8 @@ class Session:
             self._commit(Import(self._passed, self._high_water.fork(), cleared_up_to=passed))
 
     def _store_passed(self) -> None:
-        limits = self._ctx.limits
-        late = self._ctx.clock.monotonic() - self._stored_at >= limits.passed_s
-        if self._passed != self.position.mark and (late or self._passed_count >= limits.passed):
+        late = self._ctx.clock.monotonic() - self._stored_at >= self._ctx.limits.passed_s
+        if late and self._passed != self.position.mark:
             self._commit(Import(self._passed, self._high_water.fork()))
 
     def _try(self, head: Arrival) -> None:
@@ -220,7 +217,7 @@ class Session:
 
     def _skipped(self, arrival: Arrival) -> Decision | None:
         ruling = self._ctx.gate.ruling(self.position, arrival)
-        if ruling.verdict is not StagingVerdict.SKIP or self._covering(arrival):
+        if ruling.verdict is not StagingVerdict.SKIP:
             return None
         return Decision(arrival.mark, Status.SKIPPED, reason=ruling.reason)
 
@@ -242,7 +239,7 @@ class Session:
             work = replace(work, cleared_up_to=up_to)
         self.position = self._ctx.importer.commit(self._connection, self.position, work)
         self._high_water = work.high_water
-        self._passed, self._passed_count = work.mark, 0
+        self._passed = work.mark
         self._stored_at = self._ctx.clock.monotonic()
         while self._waiting and self._waiting[0].offset <= work.mark.offset:
             self._waiting.popleft()

@@ -61,7 +61,7 @@ def test_a_clear_of_an_empty_log_ends_though_the_subscription_never_ran(
 
 
 def test_the_count_is_exact_over_pieces_and_restarts(feed: Feed, workers: Workers) -> None:
-    limits = GroupLimits(packages=3, passed=1, passed_s=0)
+    limits = GroupLimits(packages=3, passed_s=0)
     first = workers(limits=limits)
     with following(first) as follower:
         first.begin()
@@ -98,7 +98,7 @@ def test_a_clear_ends_though_only_other_agents_packages_lie_below_its_bound(
     worker = workers(
         policy=RetryPolicy(-1, 900.0, 900.0),
         clock=ManualClock(),
-        limits=GroupLimits(passed=1_000, passed_s=900.0),
+        limits=GroupLimits(passed_s=900.0),
     )
     with following(worker) as follower:
         worker.begin()

@@ -120,7 +120,7 @@ class CommandMachine(SubscriberMachine):
             self.url,
             self.feed.journal,
             self.feed.blobs,
-            limits=GroupLimits(packages=self.packages, passed=1, passed_s=0),
+            limits=GroupLimits(packages=self.packages, passed_s=0),
         )
         self.follower = self.open.enter_context(following(self.worker))
 

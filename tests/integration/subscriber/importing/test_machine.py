@@ -85,7 +85,7 @@ class SubscriptionMachine(SubscriberMachine):
             self.feed.journal,
             self.feed.blobs,
             policy=RetryPolicy(self.retries, 0.0, 0.0),
-            limits=GroupLimits(packages=self.packages, passed=1, passed_s=0),
+            limits=GroupLimits(packages=self.packages, passed_s=0),
             path_filter=self.filter,
         )
         for up_to in self.clears:

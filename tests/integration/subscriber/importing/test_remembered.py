@@ -37,7 +37,7 @@ def twice(feed: Feed, path: str) -> tuple[int, int]:
 def test_r27_a_package_under_two_numbers_is_imported_once(
     feed: Feed, workers: Workers, packages: int, editable: bool
 ) -> None:
-    limits = GroupLimits(packages, passed=1, passed_s=0)
+    limits = GroupLimits(packages, passed_s=0)
     worker = workers(remember_h=1.0, limits=limits, editable=editable)
     worker.run()
     first, repeat = twice(feed, "/a")
@@ -153,7 +153,7 @@ def test_another_agents_package_of_the_same_id_is_another(feed: Feed, workers: W
 
 
 def test_a_failed_import_remembers_nothing(feed: Feed, workers: Workers) -> None:
-    worker = workers(remember_h=1.0, limits=GroupLimits(100, passed=1, passed_s=0))
+    worker = workers(remember_h=1.0, limits=GroupLimits(100, passed_s=0))
     worker.run()
     good = feed.add(page("/a"))
     feed.bad()

@@ -41,7 +41,7 @@ class RememberingMachine(SubscriberMachine):
             self.feed.journal,
             self.feed.blobs,
             remember_h=1.0,
-            limits=GroupLimits(packages=self.packages, passed=1, passed_s=0),
+            limits=GroupLimits(packages=self.packages, passed_s=0),
         )
 
     @rule(path=st.sampled_from(["/a", "/b"]), version=st.integers(0, 9))

@@ -287,7 +287,7 @@ def position_of_or_none(worker: Worker) -> int | None:
 
 def test_passed_over_records_are_stored_in_their_own_time(feed: Feed, workers: Workers) -> None:
     clock = ManualClock()
-    worker = workers(clock=clock, limits=GroupLimits(passed=1000, passed_s=10.0))
+    worker = workers(clock=clock, limits=GroupLimits(passed_s=10.0))
     mine = feed.add(page("/a"))
     worker.run()
     worker.arrived.clear()
