@@ -15,7 +15,7 @@ from packhorse.content import tree
 from packhorse.messaging.api import Journal
 from packhorse.packages.limits import LIMITS
 from packhorse.packages.path_filter import EVERYTHING, PathFilter
-from packhorse.wire.messages import Status
+from packhorse.wire.messages import Status, SubscriptionState
 from packhorse_services.subscriber.announce.announcer import Identity
 from packhorse_services.subscriber.announce.statuses import StatusSender
 from packhorse_services.subscriber.announce.subscription_report import SubscriptionReport
@@ -77,6 +77,7 @@ class Worker:
         self.imported = ImportedIds(earlier_in(self.journal, TOPICS.package))
         self.session: Session | None = None
         self.arrived = threading.Event()
+        self.heard: list[tuple[SubscriptionState, bool]] = []
         self._open: list[Any] = []
         self._cleared: set[tuple[str, str, PendingClear]] = set()
 
@@ -97,10 +98,15 @@ class Worker:
             clock=self.clock,
             editable=self.editable,
             limits=self.limits,
+            on_progress=self._hear,
             gate=self.gate,
             control=self.control,
             imported=self.imported,
         )
+
+    def _hear(self, *, awaited: bool = False) -> None:
+        """Note what would be announced, and whether somebody waits for it."""
+        self.heard.append((self.report.state.state, awaited))
 
     def take_lease(self) -> int:
         """Take the lease, or renew it."""

@@ -7,6 +7,7 @@ import pytest
 
 from packhorse.wire.messages import Action, Status
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
+from packhorse_services.subscriber.importing.context import GroupLimits
 from packhorse_services.subscriber.journal import arrivals, prefetch
 from packhorse_services.subscriber.journal.arrivals import Arrival
 from tests.harness.feed import Feed, page
@@ -48,6 +49,25 @@ def test_r8_packages_that_wait_share_a_transaction(feed: Feed, worker: Worker) -
     )
     assert transactions < 5
     assert_is_the_fold(worker.url, feed)
+
+
+@pytest.mark.parametrize(("limit", "most"), [({"packages": 2}, 2), ({"bytes": 1}, 1)])
+def test_what_waits_behind_a_blocked_package_is_no_more_than_a_transaction_takes(
+    feed: Feed, workers: Workers, limit: dict[str, int], most: int
+) -> None:
+    worker = workers(limits=GroupLimits(**limit, passed_s=0))
+    bad = feed.bad()
+    for number in range(9):
+        feed.add(page(f"/n{number}"))
+    worker.step_until_failed(5)
+    worker.clear(bad)
+    worker.run()
+    together = rows_of(
+        worker.url,
+        "SELECT count(*) FROM content.node WHERE path LIKE '/n%' GROUP BY xmin::text",
+    )
+    assert sum(count for (count,) in together) == 9
+    assert max(count for (count,) in together) <= most
 
 
 def test_r10_what_waits_is_decoded_ahead_only_after_a_package_was_passed(

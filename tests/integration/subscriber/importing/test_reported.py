@@ -1,9 +1,15 @@
 """What a subscription reports of the package in front, and counts, as it fails and is passed."""
 
-from packhorse.wire.messages import SubscriptionState
+from dataclasses import replace
+
+from packhorse.wire.messages import AWAITED, Action, DesiredState, SubscriptionState
+from packhorse_services.subscriber.commands.control import DesiredControl
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
+from packhorse_services.subscriber.journal.arrivals import Arrival
+from packhorse_services.subscriber.journal.position import Position
+from packhorse_services.subscriber.staging.staging import OpenGate, Ruling, StagingVerdict
 from tests.harness.clock import ManualClock
-from tests.harness.feed import Feed, page
+from tests.harness.feed import AGENT, Feed, page
 from tests.harness.grown import growth
 from tests.harness.subscriber import Worker
 from tests.integration.subscriber.conftest import Workers
@@ -55,3 +61,53 @@ def test_imports_failures_and_removals_are_counted_by_kind(feed: Feed, workers: 
     feed.add(page("/c"))
     worker.run()
     assert grown() == [2, 1, 1, 1, 2, 0, 2]
+
+
+class Holding(OpenGate):
+    """A gate that lets nothing through, for one reason after another."""
+
+    reason = "first"
+
+    def ruling(self, position: Position, arrival: Arrival) -> Ruling:
+        """Let it wait."""
+        return Ruling(StagingVerdict.WAIT, self.reason)
+
+
+def steps(worker: Worker) -> None:
+    """Do what there is to do, and then nothing."""
+    session = worker.session or worker.begin()
+    for _ in range(3):
+        session.step()
+
+
+def test_who_announces_hears_once_of_each_import_failure_pause_and_end_of_it(
+    feed: Feed, worker: Worker
+) -> None:
+    feed.add(page("/a"))
+    worker.run()
+    message = feed.message(Action.ADD, ["/b"], (), [page("/b")])
+    feed.append(replace(message, metadata={AWAITED: "true"}))
+    worker.run()
+    assert worker.heard == [(SubscriptionState.IDLE, False), (SubscriptionState.IDLE, True)]
+    worker.control.take({AGENT: DesiredControl(DesiredState.PAUSE)})
+    steps(worker)
+    assert worker.heard[2:] == [(SubscriptionState.PAUSED, False)]
+    worker.control.take({})
+    steps(worker)
+    assert worker.heard[3:] == [(SubscriptionState.IDLE, False)]
+    feed.bad()
+    worker.step_until_failed(1)
+    assert worker.heard[4:] == [(SubscriptionState.RUNNING, False)]
+
+
+def test_who_announces_hears_of_each_reason_to_wait(feed: Feed, workers: Workers) -> None:
+    gate = Holding()
+    worker = workers(gate=gate)
+    feed.add(page("/a"))
+    worker.begin()
+    assert worker.arrived.wait(120)
+    for number in (1, 2):
+        steps(worker)
+        assert worker.heard == [(SubscriptionState.WAITING_FOR_SUBSCRIBER, False)] * number
+        assert worker.report.state.last_error == gate.reason
+        gate.reason = "second"
