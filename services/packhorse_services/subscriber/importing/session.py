@@ -68,7 +68,7 @@ class Session:
         if not self._waiting:
             self._store_passed()
             idle = self._shown(SubscriptionState.IDLE)
-            self._ctx.report.healthy(idle, mark=self.position.mark, head_time_ms=0)
+            self._ctx.report.healthy(idle, head_time_ms=0)
             return _REST_S if self._passed == self.position.mark else _IDLE_S
         head = self._waiting[0]
         if self._covering(head):
@@ -273,7 +273,6 @@ class Session:
         known = self._ctx.attempts.head(head.mark)
         blocked = known.attempts >= _BLOCKED_ATTEMPTS
         self._ctx.report.update(
-            mark=self.position.mark,
             state=state
             or self._shown(SubscriptionState.BLOCKED if blocked else SubscriptionState.RUNNING),
             retries=known.attempts,
