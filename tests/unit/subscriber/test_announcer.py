@@ -11,6 +11,7 @@ from packhorse.messaging.memory import open_memory_journal
 from packhorse.messaging.topics import standard_topics
 from packhorse.packages.path_filter import PathFilter
 from packhorse.runtime.metrics import SUBSCRIBER_LAG_ENTRIES, SUBSCRIBER_LAG_SECONDS
+from packhorse.runtime.tracing import TRACEPARENT
 from packhorse.wire.codec import decode_discovery
 from packhorse.wire.messages import DiscoveryMessage, SubscriptionState
 from packhorse.wire.topics import Topics
@@ -115,6 +116,7 @@ def test_an_announcement_says_who_announces_what() -> None:
     record = journal.read_at(TOPICS.discovery, 0)
     assert record is not None
     assert record.key == "sub"
+    assert record.headers[TRACEPARENT], "it is in a trace"
     assert decode_discovery(record.headers, record.value) == DiscoveryMessage(
         "sub",
         (report.state,),

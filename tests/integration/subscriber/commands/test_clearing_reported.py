@@ -9,6 +9,7 @@ from packhorse.wire.messages import CommandState, DesiredState
 from packhorse_services.subscriber.importing import importer
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from packhorse_services.subscriber.importing.context import GroupLimits
+from packhorse_services.subscriber.importing.importer import Importer
 from tests.harness.clock import ManualClock
 from tests.harness.commands import following, removed, reported
 from tests.harness.feed import Feed, page
@@ -29,6 +30,26 @@ def test_r19_a_cleared_package_reports_its_attempts(
     first, *others = [status.attempts for status in feed.statuses()]
     assert first >= 3
     assert set(others) <= {0}
+
+
+def test_r19_so_it_does_when_its_removal_failed_at_first(
+    feed: Feed, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offsets = [feed.bad() for _ in range(3)]
+    worker.step_until_failed(3)
+    worker.clear(offsets[-1])
+    with monkeypatch.context() as cut:
+        cut.setattr(Importer, "commit", failing)
+        with pytest.raises(psycopg.OperationalError):
+            worker.run()
+    worker.begin()
+    worker.run()
+    worker.send_statuses()
+    assert [status.attempts for status in feed.statuses()] == [3, 0, 0]
+
+
+def failing(*_: object) -> None:
+    raise psycopg.OperationalError("cut off")
 
 
 def ending(worker: Worker, feed: Feed, command_id: str) -> list[tuple[CommandState, int]]:

@@ -2,17 +2,25 @@
 
 import random
 import uuid
+from typing import Any
 
 import pytest
 
+from packhorse.runtime import tracing
 from packhorse.wire.messages import Action, Status
+from packhorse.wire.package_codec import encode_package
+from packhorse_services.subscriber.importing import session
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from packhorse_services.subscriber.importing.context import GroupLimits
+from packhorse_services.subscriber.importing.importer import Importer
 from packhorse_services.subscriber.journal import arrivals, prefetch
 from packhorse_services.subscriber.journal.arrivals import Arrival
+from packhorse_services.subscriber.journal.prefetch import Decoding
+from tests.harness.clock import ManualClock
 from tests.harness.feed import Feed, page
 from tests.harness.postgres import Databases
 from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, position_of, rows_of
+from tests.harness.waiting import eventually
 from tests.integration.subscriber.conftest import Workers
 
 
@@ -89,6 +97,28 @@ def test_r10_what_waits_is_decoded_ahead_only_after_a_package_was_passed(
     assert set(late) <= set(ahead)
     assert 0 not in ahead
     assert_is_the_fold(worker.url, feed)
+
+
+def test_r10_a_package_is_tried_by_itself_in_its_trace_and_nothing_is_decoded_meanwhile(
+    feed: Feed, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoding, commit, seen = Decoding(), Importer.commit, list[tuple[str, bool]]()
+
+    def watched(*given: Any) -> Any:
+        if may_decode := decoding.begin():
+            decoding.end()
+        seen.append((tracing.trace_id(), may_decode))
+        return commit(*given)
+
+    monkeypatch.setattr(session, "DECODING", decoding)
+    monkeypatch.setattr(Importer, "commit", watched)
+    for number in range(2):  # the first one after a start is tried by itself
+        path, trace = f"/n{number}", f"{number + 1:032x}"
+        encoded = encode_package(feed.message(Action.ADD, [path], (), [page(path)]))
+        traced = {**encoded.headers, tracing.TRACEPARENT: f"00-{trace}-{1:016x}-01".encode()}
+        feed.raw(encoded.value, traced)
+        worker.run()
+    assert seen == [(f"{1:032x}", False), ("", True)]
 
 
 def test_r9_status_and_position_are_committed_with_the_content(feed: Feed, worker: Worker) -> None:
@@ -202,3 +232,22 @@ def test_large_packages_come_by_reference(feed: Feed, worker: Worker) -> None:
     worker.run()
     assert_is_the_fold(worker.url, feed)
     assert len(content_of(worker.url)) == 62
+
+
+def test_passed_over_records_are_stored_in_their_own_time(feed: Feed, workers: Workers) -> None:
+    clock = ManualClock()
+    worker = workers(clock=clock, limits=GroupLimits(passed_s=10.0))
+    stored = feed.add(page("/a"))
+    worker.run()
+    for _ in range(2):
+        worker.arrived.clear()
+        last = feed.add(page("/b"), agent="other")
+        assert worker.arrived.wait(120)
+        worker.session.step()
+        assert position_of(worker.url).offset == worker.report.state.offset == stored
+        clock.advance(10.0)
+        eventually(
+            lambda last=last: worker.session.step() and position_of(worker.url).offset == last
+        )
+        assert worker.report.state.offset == last
+        stored = last

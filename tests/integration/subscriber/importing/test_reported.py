@@ -83,21 +83,23 @@ def steps(worker: Worker) -> None:
 def test_who_announces_hears_once_of_each_import_failure_pause_and_end_of_it(
     feed: Feed, worker: Worker
 ) -> None:
-    feed.add(page("/a"))
+    feed.add(page("/a"))  # the first one after a start is imported by itself
+    feed.add(page("/b"))
     worker.run()
-    message = feed.message(Action.ADD, ["/b"], (), [page("/b")])
+    assert worker.heard == [(SubscriptionState.RUNNING, False), (SubscriptionState.IDLE, False)]
+    message = feed.message(Action.ADD, ["/c"], (), [page("/c")])
     feed.append(replace(message, metadata={AWAITED: "true"}))
     worker.run()
-    assert worker.heard == [(SubscriptionState.IDLE, False), (SubscriptionState.IDLE, True)]
+    assert worker.heard[2:] == [(SubscriptionState.IDLE, True)]
     worker.control.take({AGENT: DesiredControl(DesiredState.PAUSE)})
     steps(worker)
-    assert worker.heard[2:] == [(SubscriptionState.PAUSED, False)]
+    assert worker.heard[3:] == [(SubscriptionState.PAUSED, False)]
     worker.control.take({})
     steps(worker)
-    assert worker.heard[3:] == [(SubscriptionState.IDLE, False)]
+    assert worker.heard[4:] == [(SubscriptionState.IDLE, False)]
     feed.bad()
     worker.step_until_failed(1)
-    assert worker.heard[4:] == [(SubscriptionState.RUNNING, False)]
+    assert worker.heard[5:] == [(SubscriptionState.RUNNING, False)]
 
 
 def test_who_announces_hears_of_each_reason_to_wait(feed: Feed, workers: Workers) -> None:

@@ -8,7 +8,6 @@ import pytest
 from packhorse.wire.messages import PackageMessage, Status, SubscriptionState
 from packhorse_services.subscriber.importing import importer
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
-from packhorse_services.subscriber.importing.context import GroupLimits
 from packhorse_services.subscriber.journal.failures import SessionLost
 from tests.harness.borrowing import borrowed
 from tests.harness.clock import ManualClock
@@ -20,10 +19,8 @@ from tests.harness.subscriber import (
     assert_is_the_fold,
     content_of,
     failed,
-    position_of,
     rows_of,
 )
-from tests.harness.waiting import eventually
 from tests.integration.subscriber.conftest import Workers
 
 
@@ -283,18 +280,3 @@ def test_r10_a_package_that_always_ends_the_session_is_given_up(
 def position_of_or_none(worker: Worker) -> int | None:
     found = rows_of(worker.url, "SELECT log_offset FROM bookkeeping.position")
     return found[0][0] if found else None
-
-
-def test_passed_over_records_are_stored_in_their_own_time(feed: Feed, workers: Workers) -> None:
-    clock = ManualClock()
-    worker = workers(clock=clock, limits=GroupLimits(passed_s=10.0))
-    mine = feed.add(page("/a"))
-    worker.run()
-    worker.arrived.clear()
-    last = feed.add(page("/b"), agent="other")
-    assert worker.arrived.wait(120)
-    worker.session.step()
-    assert position_of(worker.url).offset == worker.report.state.offset == mine
-    clock.advance(10.0)
-    eventually(lambda: worker.session.step() and position_of(worker.url).offset == last)
-    assert worker.report.state.offset == last

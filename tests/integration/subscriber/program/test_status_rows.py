@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from psycopg import Connection
-from psycopg.errors import LockNotAvailable
+from psycopg.errors import DivisionByZero, LockNotAvailable
 
 from packhorse.db.connect import connect
 from packhorse.wire.messages import Status
@@ -95,6 +95,15 @@ def test_a_kind_is_what_became_of_packages_of_one_log_by_one_subscriber(
     connection.execute("UPDATE bookkeeping.status SET decided_at = now() - interval '8 days'")
     assert statuses._mark_sent(connection, "main", 1, 18)
     assert kept(connection, "main") == [3, 12, 14, 16, 18]
+
+
+def test_a_mark_is_moved_with_what_it_lets_forget(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statuses, "_FORGET", "SELECT 1 / 0")
+    with pytest.raises(DivisionByZero):
+        statuses._mark_sent(connection, "main", 1, 3)
+    assert unsent(connection, "main") == [2, 3, 4, 5, 6]
 
 
 def test_nothing_is_marked_while_a_reset_is_not_committed(

@@ -9,6 +9,7 @@ from psycopg import Connection
 
 from packhorse.db.connect import connect
 from packhorse.messaging.api import JournalUnavailable
+from packhorse.runtime.tracing import TRACEPARENT
 from packhorse.wire.messages import Status
 from packhorse_services.subscriber.announce import statuses
 from packhorse_services.subscriber.announce.announcer import Identity
@@ -74,6 +75,9 @@ def test_all_that_waits_is_sent_at_once_in_order(
     monkeypatch.setattr(statuses, "_BATCH", 2)
     sending.sender.send()
     assert [status.offset for status in feed.statuses()] == [0, 1, 2, 3, 4]
+    first = feed.journal.read_at(TOPICS.status, 0)
+    assert first is not None
+    assert first.headers[TRACEPARENT], "it is in a trace"
 
 
 @pytest.mark.usefixtures("connection")
@@ -108,6 +112,18 @@ def test_a_connection_that_was_lost_is_opened_again(
     assert [status.offset for status in feed.statuses()] == [0, 1, 2, 3, 4, 5]
     sending.sender.stop(60)
     assert [one.closed for one in sending.connections] == [True, True]
+
+
+@pytest.mark.usefixtures("connection")
+def test_what_is_to_be_sent_anew_is_not_settled(
+    sending: Sending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as reset:
+        reset.setattr(statuses, "_mark_sent", lambda *_: False)
+        sending.sender.kick()
+        sending.sender._round()
+    sending.sender._round()
+    assert sending.heard == [({}, False), (SETTLED, False)]
 
 
 @pytest.mark.usefixtures("connection")
