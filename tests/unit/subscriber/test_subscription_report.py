@@ -65,6 +65,13 @@ def test_r16_where_it_is_has_been_said_until_the_lease_is_gone() -> None:
     assert [*said, report.is_placed] == [False, False, True, True, False]
 
 
+def test_the_package_that_was_passed_last_is_named_until_the_next() -> None:
+    report = SubscriptionReport("main")
+    report.healthy(SubscriptionState.RUNNING, mark=Mark(5, "a"))
+    report.update(state=SubscriptionState.BLOCKED)
+    assert (report.state.offset, report.state.package_id) == (5, "a")
+
+
 def test_metrics_show_where_it_is_and_the_one_state_that_it_is_in() -> None:
     def shown(name: str, **labels: str) -> float | None:
         return REGISTRY.get_sample_value(f"packhorse_subscriber_{name}", {"agent": "one"} | labels)

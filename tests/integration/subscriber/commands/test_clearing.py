@@ -5,12 +5,12 @@ import threading
 import psycopg
 
 from packhorse.messaging.api import Outgoing
-from packhorse.wire.messages import Status
+from packhorse.wire.messages import CommandState, Status
 from packhorse_services.subscriber.commands.clear_commands import PendingClear
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from tests.harness.borrowing import borrowed
 from tests.harness.clock import ManualClock
-from tests.harness.commands import following, removed
+from tests.harness.commands import following, removed, reported
 from tests.harness.feed import AGENT, TOPICS, Feed, page
 from tests.harness.postgres import Databases, end_sessions, waiting_for_locks
 from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, rows_of
@@ -213,6 +213,17 @@ def test_r24_a_command_means_offsets_of_its_own_journal_only(feed: Feed, workers
         feed.add(page("/new"))
         worker.run()
     assert set(content_of(worker.url)) == {"/new"}
+
+
+def test_r24_a_clear_of_a_log_that_was_created_anew_is_given_up(feed: Feed, worker: Worker) -> None:
+    with following(worker) as follower:
+        command_id = feed.clear(worker.name, feed.add(page("/a")))
+        follower.catch_up()
+    create_anew(feed)
+    with following(worker):
+        pass
+    why = "the journal was created anew"
+    assert reported(worker, feed, command_id)[-1] == (CommandState.REJECTED, 0, why)
 
 
 def test_r14_an_unreadable_command_is_passed_over(feed: Feed, worker: Worker) -> None:

@@ -151,6 +151,18 @@ def test_a_clear_ends_that_came_while_the_last_package_below_its_bound_was_impor
     assert ending(worker, feed, cleared) == [(CommandState.SEEN, 0), (CommandState.APPLIED, 0)]
 
 
+def test_a_clear_that_was_passed_ends_with_the_next_start_of_who_does_not_run(
+    feed: Feed, worker: Worker
+) -> None:
+    with following(worker) as follower:
+        worker.begin()
+        command_id = feed.clear(worker.name, feed.add(page("/a")))
+        follower.catch_up()
+    rows_of(worker.url, "UPDATE bookkeeping.position SET log_offset = 0 RETURNING 1")
+    with following(worker):
+        assert ending(worker, feed, command_id)[-1] == (CommandState.APPLIED, 0)
+
+
 def test_what_was_reported_long_ago_is_forgotten_and_what_goes_on_is_not(
     feed: Feed, worker: Worker
 ) -> None:

@@ -10,7 +10,7 @@ from psycopg.errors import LockNotAvailable, ProgramLimitExceeded
 
 from packhorse.db.connect import connect
 from packhorse.wire.messages import ControlCommand, DesiredState, ResetCommand
-from packhorse_services.subscriber.commands import control
+from packhorse_services.subscriber.commands import control, ledger
 from packhorse_services.subscriber.commands.control import DesiredControl
 from packhorse_services.subscriber.commands.handler import (
     CommandHandler,
@@ -19,7 +19,7 @@ from packhorse_services.subscriber.commands.handler import (
 )
 from packhorse_services.subscriber.commands.reset import ResetTarget
 from packhorse_services.subscriber.journal.arrivals import Mark
-from packhorse_services.subscriber.journal.failures import Fenced
+from packhorse_services.subscriber.journal.failures import Fenced, reason
 from packhorse_services.subscriber.journal.sequences import HighWater
 
 PAUSE, RUN = DesiredState.PAUSE, DesiredState.RUN
@@ -82,8 +82,10 @@ def test_a_command_that_the_database_refuses_is_rejected_and_holds_up_no_other(
 
     monkeypatch.setattr(control, "store", refuse)
     assert HANDLER.apply(connection, COMMAND, EPOCH, *ARGUMENTS) == EPOCH
-    states = connection.execute("SELECT state FROM bookkeeping.command_status ORDER BY decided_at")
-    assert states.fetchall() == [("SEEN",), ("REJECTED",)]
+    states = connection.execute(
+        "SELECT state, reason FROM bookkeeping.command_status ORDER BY decided_at"
+    )
+    assert states.fetchall() == [("SEEN", ""), ("REJECTED", reason(error))]
 
 
 def test_r11_a_command_of_who_has_lost_the_lease_has_no_effect(connection: Connection) -> None:
@@ -92,6 +94,26 @@ def test_r11_a_command_of_who_has_lost_the_lease_has_no_effect(connection: Conne
     assert control.load(connection) == {}
     HANDLER.apply(connection, COMMAND, EPOCH, *ARGUMENTS)
     assert control.load(connection) == {"main": DesiredControl(PAUSE, "c")}
+
+
+def test_r11_a_reset_beside_an_import_gives_way_before_it_does_anything(
+    connection: Connection, other: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it holds then, renewals of the lease would wait for."""
+    begun = list[Any]()
+    monkeypatch.setattr(ledger, "begin", lambda *given: begun.append(given))
+    connection.execute(
+        "INSERT INTO bookkeeping.position (publisher_agent, journal_id, epoch, log_offset, "
+        "package_id) VALUES ('other', 'log', %s, 9, '')",
+        (EPOCH,),
+    )
+    command = ResetCommand("reset", "sub", "main", 2, journal_id="log")
+    prepared = PreparedCommand("log", 10, ResetTarget("main", "log", Mark(2, "p"), HighWater({})))
+    with other.transaction():
+        other.execute("SELECT FROM bookkeeping.position FOR UPDATE")
+        with pytest.raises(LockNotAvailable):
+            HANDLER.apply(connection, command, EPOCH, prepared, lambda: None)
+    assert begun == []
 
 
 def test_r19_a_reset_gives_up_the_clears_and_the_snapshot_of_its_own_agent(
