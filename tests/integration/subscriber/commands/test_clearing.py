@@ -79,6 +79,7 @@ def test_r19_a_command_far_ahead_removes_only_what_was_there(feed: Feed, worker:
         later = feed.add(page("/b"))
         worker.run()
     assert [offset for offset, _ in removed(worker, feed)] == [here]
+    assert rows_of(worker.url, "SELECT detail -> 'up_to' FROM bookkeeping.audit") == [(here,)]
     assert_is_the_fold(worker.url, feed, removed=[here])
     assert later == here + 1
 

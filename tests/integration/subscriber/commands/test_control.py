@@ -234,10 +234,8 @@ def test_a_repeated_command_is_done_and_reported_once(feed: Feed, worker: Worker
         assert worker.control.desired(worker.agent) is RUN, "the repeat did not pause it again"
     assert len(reported(worker, feed, "c1")) == 2
     assert len(reported(worker, feed, "c1")) == 2, "what is sent is not sent again"
-    assert rows_of(worker.url, "SELECT action FROM bookkeeping.audit ORDER BY id") == [
-        ("PAUSE",),
-        ("RUN",),
-    ]
+    audited = "SELECT action, detail ->> 'from', detail ->> 'to' FROM bookkeeping.audit ORDER BY id"
+    assert rows_of(worker.url, audited) == [("PAUSE", "RUN", "PAUSE"), ("RUN", "PAUSE", "RUN")]
 
 
 def test_what_is_reported_about_commands_is_sent_again_until_it_is_marked(

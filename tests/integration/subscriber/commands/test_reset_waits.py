@@ -11,12 +11,14 @@ from typing import Any
 import psycopg
 import pytest
 
-from packhorse.wire.messages import DesiredState, SubscriptionState
+from packhorse.wire.messages import DesiredState, ResetCommand, SubscriptionState
 from packhorse_services.subscriber.assembly import SubscriberProgram
-from packhorse_services.subscriber.commands import reset
+from packhorse_services.subscriber.commands import control, reset
+from packhorse_services.subscriber.commands.follower import CommandsBehind
+from packhorse_services.subscriber.commands.handler import CommandHandler
 from packhorse_services.subscriber.lease import SUBSCRIPTION_SESSIONS
 from tests.harness.commands import following
-from tests.harness.feed import Feed, page
+from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.postgres import waiting_for_locks
 from tests.harness.subscriber import Worker, position_of, rows_of
 from tests.harness.waiting import eventually
@@ -100,3 +102,16 @@ def test_r25_a_reset_reads_the_log_once_however_long_it_waits(
         follower.catch_up()
     assert position_of(worker.url).offset == 0
     assert len(looks) == 1
+
+
+def test_a_reset_reads_no_further_once_its_worker_ends(feed: Feed, worker: Worker) -> None:
+    handler = CommandHandler("sub", ("main",), True, feed.journal, TOPICS.package)
+    command = ResetCommand("reset", "sub", "main", feed.add(page("/a")))
+    with psycopg.connect(worker.url) as connection:
+        control.store(connection, "main", DesiredState.STOP, "stop")
+        with pytest.raises(CommandsBehind):
+            handler.prepare(connection, command, ends)
+
+
+def ends() -> None:
+    raise CommandsBehind("the worker ends")

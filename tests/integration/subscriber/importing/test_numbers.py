@@ -7,7 +7,7 @@ import pytest
 from packhorse.wire.messages import Action, Status
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from packhorse_services.subscriber.journal.sequences import MOST_SKIPPED
-from tests.harness.feed import Feed, page
+from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.subscriber import Worker, content_of, failed, rows_of
 from tests.integration.subscriber.conftest import Workers
 
@@ -51,6 +51,7 @@ def test_r31_a_second_copy_of_what_was_imported_is_no_duplicate(
     message = numbered.message(Action.ADD, ["/a"], (), [page("/a")])
     first, second = numbered.append(message), numbered.append(message)
     worker.run()
+    numbered.journal.truncate(TOPICS.package, 2)  # what this session has imported it knows
     third = numbered.append(message)
     worker.run()
     assert Status.DUPLICATE not in reported(numbered, worker).values()

@@ -14,7 +14,7 @@ from packhorse_services.subscriber.journal.arrivals import Mark
 from packhorse_services.subscriber.journal.grouping import Group
 from packhorse_services.subscriber.journal.position import Position
 from packhorse_services.subscriber.journal.sequences import HighWater
-from tests.harness.feed import Feed, page
+from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.jobs.events import bookkeeper, emit_all
 from tests.harness.subscriber import Worker, content_of, position_of, rows_of
 from tests.harness.waiting import eventually
@@ -56,6 +56,21 @@ def test_without_memory_the_number_decides_and_nothing_is_stored(
     worker.run()
     assert content_of(worker.url)["/a"][1] == {"version": 1}
     assert rows_of(worker.url, REMEMBERED) == []
+
+
+def test_r31_what_is_remembered_is_no_duplicate_though_its_first_has_left_the_log(
+    feed: Feed, workers: Workers
+) -> None:
+    message = feed.message(Action.ADD, ["/a"], (), [page("/a")])
+    before, after = workers(remember_h=1.0), workers(remember_h=1.0)
+    feed.append(message)
+    before.run()
+    before.die()
+    feed.journal.truncate(TOPICS.package, 1)
+    feed.append(message)
+    after.run()
+    after.send_statuses()
+    assert [status.status for status in feed.statuses()] == [Status.IMPORTED]
 
 
 def test_r27_what_was_removed_is_remembered_and_does_not_overwrite_what_is_newer(
