@@ -116,6 +116,21 @@ def test_r11_a_reset_beside_an_import_gives_way_before_it_does_anything(
     assert begun == []
 
 
+def test_r9_no_status_is_marked_as_sent_beside_a_reset(
+    connection: Connection, other: Connection
+) -> None:
+    """Who marks shares the row that a reset holds alone."""
+
+    def mark() -> None:
+        with pytest.raises(LockNotAvailable):
+            other.execute("SELECT FROM bookkeeping.subscription_control FOR SHARE NOWAIT")
+
+    control.store(connection, "main", DesiredState.STOP, "stop")
+    command = ResetCommand("reset", "sub", "main", 2, journal_id="log")
+    prepared = PreparedCommand("log", 10, ResetTarget("main", "log", Mark(2, "p"), HighWater({})))
+    assert HANDLER.apply(connection, command, EPOCH, prepared, mark) == EPOCH + 1
+
+
 def test_r19_a_reset_gives_up_the_clears_and_the_snapshot_of_its_own_agent(
     connection: Connection,
 ) -> None:
