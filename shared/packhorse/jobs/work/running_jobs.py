@@ -104,6 +104,7 @@ class RunningJobs:
         self._under_way: dict[Claim, RunningAttempt] = {}
         self._returned: set[RunningAttempt] = set()
         self._ends: dict[RunningAttempt, End] = {}
+        self._held_up: set[RunningAttempt] = set()
 
     def begin(self, running: RunningAttempt) -> None:
         """Give a new attempt a place."""
@@ -133,11 +134,18 @@ class RunningJobs:
 
     def leaving(self) -> list[str]:
         """Return the queues whose places are free once all ends are stored, one for each place."""
-        return [one.job.queue for one in self._ends if one in self._returned]
+        soon = self._returned - self._held_up
+        return [one.job.queue for one in self._ends if one in soon]
+
+    def held_up(self, end: End) -> None:
+        """Let an end wait for the others: a transaction, maybe its own, holds its attempt."""
+        self._ends[end.running] = self._ends.pop(end.running)
+        self._held_up.add(end.running)
 
     def stored(self, end: End, *, lost: bool) -> None:
         """Note that an end is stored, or came too late."""
         del self._ends[end.running]
+        self._held_up.discard(end.running)
         if lost:
             end.running.request_stop(StopReason.LOST)
         if end.reply is not None:

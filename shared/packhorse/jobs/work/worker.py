@@ -151,6 +151,8 @@ class JobWorker:
         self._store.committed(written)
         self._begin(written.claimed)
         self._show()
+        if written.held_up:
+            return _AGAIN_S
         return self._pause(claims=claims, polls=written.waiting or bool(self._running_jobs.open()))
 
     def _check_lease(self, now: float) -> bool:

@@ -38,6 +38,11 @@ class WriteOutcome:
     waiting: bool = False
     """There are jobs that it could not claim yet, or may be."""
 
+    @property
+    def held_up(self) -> bool:
+        """Whether an end could not be stored, because a transaction holds its attempt."""
+        return any(ending.state is JobState.ACTIVE for _, ending in self.ends)
+
     def undo(self) -> None:
         """Nothing was stored, as far as is known."""
         for running, notes in self.noted:
@@ -66,13 +71,13 @@ class WorkerStore:
             logger.info("jobs were given back that were not begun", extra={"jobs": len(found)})
 
     def store_ends(self, connection: Connection, written: WriteOutcome, limit: int) -> None:
-        """Store what has ended, `limit` at most."""
+        """Store what has ended, `limit` at most, but for what a transaction holds just now."""
         ends = self._running_jobs.ends(limit)
         ended = [end for end in ends if not end.gives_back]
         back = [end for end in ends if end.gives_back]
         if ended:
             reported = [Ended(end.running.claim, end.result, _notes(end, written)) for end in ended]
-            stored = _known(connection, finishing.finish(connection, reported))
+            stored = _known(connection, finishing.finish(connection, reported, wait=False))
             written.ends += zip(ended, stored, strict=True)
         if back:
             given = finishing.release(
@@ -123,6 +128,9 @@ class WorkerStore:
     def committed(self, written: WriteOutcome) -> None:
         """Let what was stored take effect here."""
         for end, ending in written.ends:
+            if ending.state is JobState.ACTIVE:
+                self._running_jobs.held_up(end)
+                continue
             self._running_jobs.stored(end, lost=ending.state is None)
             _count(end.running, ending)
         for running, ending in written.timed_out:
