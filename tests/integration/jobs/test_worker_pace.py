@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -80,6 +81,31 @@ def test_no_job_is_begun_before_the_queues_are_there(
         assert until(host, number, JobState.SUCCEEDED).queue == "quick"
     finally:
         host.stop(120)
+
+
+def test_a_hint_is_followed_at_once(database_url: str) -> None:
+    done = Waits(Outcome.OK, stops=False)
+    done.go_on.set()
+    seldom = replace(FAST, poll_s=3600.0)
+    with hosted(database_url, {"test/**": done}, queues=[QUEUE], settings=seldom) as host:
+        for topic in ("test/a", "test/new"):
+            until(host, host.jobs.add_job(topic).job.number, JobState.SUCCEEDED)
+
+
+def test_topics_take_turns_from_one_claim_to_the_next(database_url: str) -> None:
+    done = Waits(Outcome.OK, stops=False)
+    done.go_on.set()
+    turns = replace(QUEUE, type=QueueType.TOPIC_ROUND_ROBIN, max_parallel=1)
+    with hosted(database_url, {"test/**": done}, queues=[turns]) as host:
+        host.jobs.suspend_queue("quick")
+        numbers = [
+            host.jobs.add_job(topic).job.number
+            for topic in ("test/a", "test/a", "test/b", "test/b")
+        ]
+        host.jobs.resume_queue("quick")
+        for number in numbers:
+            until(host, number, JobState.SUCCEEDED)
+    assert [job.topic for job in done.jobs] == ["test/a", "test/b", "test/a", "test/b"]
 
 
 def test_a_worker_outlives_a_database_that_is_read_only_for_a_while(
