@@ -1,9 +1,17 @@
 """Who works on what: places, ends, stops, what is lost and what nobody works on."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
 from packhorse.jobs.consumer import Outcome, Result
+from packhorse.jobs.job import JobLost
 from packhorse.jobs.store.leases import HeldAttempt
 from packhorse.jobs.work.attempt import RunningAttempt, StopReason
-from packhorse.jobs.work.running_jobs import End, Reply, RunningJobs, Slots
+from packhorse.jobs.work.running_jobs import End, Reply, ResultQueue, RunningJobs, Slots
 from tests.harness.clock import ManualClock
 from tests.harness.jobs.made import claimed
 
@@ -145,3 +153,18 @@ def test_who_leaves_answers_everybody() -> None:
     assert not reply.wait()
     assert working.stop_requested_for(StopReason.LOST)
     assert crew.is_settled
+
+
+def test_a_result_that_comes_as_the_process_leaves_waits_for_no_answer() -> None:
+    """Nobody stores it any more."""
+    bell, nobody, crew = threading.Event(), nullcontext[Any](), running_jobs()
+    results = ResultQueue(lambda: nobody, bell)
+    with ThreadPoolExecutor(2) as threads:
+        early = threads.submit(results.submit_result, begun(crew), OK)
+        assert bell.wait(120)
+        results.close()
+        with pytest.raises(JobLost, match="was not stored in time"):
+            early.result(120)
+        late = threads.submit(results.submit_result, begun(crew, 2), OK)
+        with pytest.raises(JobLost, match="is over"):
+            late.result(120)
