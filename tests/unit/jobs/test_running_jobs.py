@@ -47,6 +47,21 @@ def test_a_place_is_free_once_the_end_is_stored_and_the_thread_is_back() -> None
     assert not running.stop_requested_for(StopReason.LOST)
 
 
+def test_an_end_that_is_not_stored_with_the_others_keeps_its_place() -> None:
+    crew = running_jobs()
+    held, other = begun(crew), begun(crew, 2)
+    for running in (held, other):
+        crew.returned(running, OK)
+    first, second = crew.ends(5)
+    assert crew.leaving() == ["main", "main"]
+    assert crew.leaving([other]) == ["main"]
+    crew.held_up(first)
+    crew.stored(second, lost=False)
+    assert crew.ends(5) == [first]
+    assert (crew.unstored, crew.leaving([])) == (1, [])
+    assert crew.slots.taken() == {"main": 1}
+
+
 def test_a_job_that_ends_later_keeps_its_place_until_its_handle_is_used() -> None:
     crew = running_jobs()
     running, reply = begun(crew), Reply()

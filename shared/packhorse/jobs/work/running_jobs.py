@@ -6,7 +6,7 @@ stored and its function has returned.
 
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -104,7 +104,6 @@ class RunningJobs:
         self._under_way: dict[Claim, RunningAttempt] = {}
         self._returned: set[RunningAttempt] = set()
         self._ends: dict[RunningAttempt, End] = {}
-        self._held_up: set[RunningAttempt] = set()
 
     def begin(self, running: RunningAttempt) -> None:
         """Give a new attempt a place."""
@@ -132,20 +131,26 @@ class RunningJobs:
             running = next(iter(self._ends))
             self._ends[running] = self._ends.pop(running)
 
-    def leaving(self) -> list[str]:
-        """Return the queues whose places are free once all ends are stored, one for each place."""
-        soon = self._returned - self._held_up
-        return [one.job.queue for one in self._ends if one in soon]
+    @property
+    def unstored(self) -> int:
+        """How many ends there are."""
+        return len(self._ends)
+
+    def leaving(self, stored: Collection[RunningAttempt] | None = None) -> list[str]:
+        """Return the queues whose places are free once these ends are stored, one for each place.
+
+        Without `stored` it is once all are.
+        """
+        ends = self._ends if stored is None else stored
+        return [one.job.queue for one in ends if one in self._returned]
 
     def held_up(self, end: End) -> None:
         """Let an end wait for the others: a transaction, maybe its own, holds its attempt."""
         self._ends[end.running] = self._ends.pop(end.running)
-        self._held_up.add(end.running)
 
     def stored(self, end: End, *, lost: bool) -> None:
         """Note that an end is stored, or came too late."""
         del self._ends[end.running]
-        self._held_up.discard(end.running)
         if lost:
             end.running.request_stop(StopReason.LOST)
         if end.reply is not None:

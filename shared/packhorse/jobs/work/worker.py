@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import psycopg
@@ -164,13 +164,12 @@ class JobWorker:
         return valid
 
     def _write(self, written: WriteOutcome, now: float, *, claims: bool) -> None:
-        slots = self._running_jobs.slots.without(self._running_jobs.leaving())
         reads = claims and self._queue_cache.is_outdated(now)
         # What went unanswered may be committed after the first look, by a server that stalled.
         looks = self._doubt or (
             now >= self._next_look and (reads or bool(self._running_jobs.open()))
         )
-        requests = self._queue_cache.requests(slots) if claims and not reads else []
+        requests = self._queue_cache.requests(self._free()) if claims and not reads else []
         if not (looks or reads or requests or self._running_jobs.has_to_write(now)):
             return
         with self._lend() as connection, connection.pipeline(), connection.transaction():
@@ -183,10 +182,15 @@ class JobWorker:
             if reads:
                 self._queue_cache.updating()
                 self._queue_cache.update(self._store.read_layout(connection), now)
-                requests = self._queue_cache.requests(slots)
+            if reads or (requests and len(written.stored) < self._running_jobs.unstored):
+                requests = self._queue_cache.requests(self._free(written.stored))
             self._store.claim(connection, written, requests, leads=self._queue_cache.leads())
         if looks:
             self._next_look = now + self._settings.poll_s
+
+    def _free(self, stored: Collection[RunningAttempt] | None = None) -> Slots:
+        """Return the places as they are once these ends are stored, or all of them."""
+        return self._running_jobs.slots.without(self._running_jobs.leaving(stored))
 
     def _begin(self, claimed: list[Claimed]) -> None:
         for one in claimed:

@@ -39,9 +39,14 @@ class WriteOutcome:
     """There are jobs that it could not claim yet, or may be."""
 
     @property
+    def stored(self) -> list[RunningAttempt]:
+        """Those whose ends are stored: not where a transaction holds the attempt."""
+        return [end.running for end, one in self.ends if one.state is not JobState.ACTIVE]
+
+    @property
     def held_up(self) -> bool:
         """Whether an end could not be stored, because a transaction holds its attempt."""
-        return any(ending.state is JobState.ACTIVE for _, ending in self.ends)
+        return len(self.stored) < len(self.ends)
 
     def undo(self) -> None:
         """Nothing was stored, as far as is known."""
