@@ -101,7 +101,7 @@ def _leaves_nothing(killed: Up, following: Up) -> None:
     after = following.pids()
     assert after["postgres"] == before["postgres"], "the server was adopted"
     assert following.stop() == 0, following.said()
-    assert all(is_gone(pid) for pid in after.values()), "nothing is left behind"
+    eventually(lambda: all(is_gone(pid) for pid in after.values()), what="nothing is left behind")
 
 
 def _shows_what_cannot_start(stack: Up, monkeypatch: pytest.MonkeyPatch) -> None:

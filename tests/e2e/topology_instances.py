@@ -17,6 +17,7 @@ import psycopg
 
 from packhorse.topology.lease.sql import SqlLeaseStore
 from packhorse.topology.lease.store import InstanceState
+from packhorse.topology.membership import StoreUnavailable
 from tests.harness.processes import Process
 from tests.harness.topology.lease_rows import age, states
 from tests.harness.waiting import eventually
@@ -111,10 +112,13 @@ class Cluster:
 
             def retired() -> bool:  # its last renewal may arrive late, and hold its row
                 age(self.url, 2 * self._lease_s, name)
-                state = store.look()
-                assert state is not None
-                judge = next(one.who for one in state.entries if one.who.instance_id != name)
-                store.retire(judge)
+                try:
+                    state = store.look()
+                    assert state is not None
+                    judge = next(one.who for one in state.entries if one.who.instance_id != name)
+                    store.retire(judge)
+                except StoreUnavailable:
+                    return False
                 return states(self.url)[name] is InstanceState.INACTIVE
 
             eventually(retired, timeout=WAIT_S, what=f"the lease of {name} has run out")

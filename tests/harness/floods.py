@@ -41,7 +41,7 @@ def answered(one: socket.socket) -> bytes:
     one.settimeout(0.01)
     try:
         return one.recv(12, socket.MSG_PEEK)
-    except TimeoutError:
+    except (TimeoutError, ConnectionResetError):
         return b""
 
 

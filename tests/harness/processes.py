@@ -107,7 +107,7 @@ class Process:
 
     def lines(self) -> list[str]:
         """Return the lines of its standard output so far, each of them whole."""
-        return self.output.read_text().rpartition("\n")[0].splitlines()
+        return self.output.read_text(errors="replace").rpartition("\n")[0].splitlines()
 
     def _signal_group(self, number: signal.Signals) -> None:
         if self.running:

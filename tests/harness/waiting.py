@@ -34,7 +34,7 @@ def eventually(
 def is_gone(pid: int) -> bool:
     """Return whether a process has ended, its parent told of it or not."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return True
 

@@ -141,13 +141,17 @@ class Cluster:
         assert len(found) == 1, f"{name} is not known"
         return found[0]
 
+    def all_states(self) -> list[ConnectorState]:
+        """Of both directions, also as others hold them."""
+        with _answering():
+            return list(self.assembled.connectors.states())
+
     def states(self) -> list[ConnectorPhase]:
         return [one.state for one in self.outgoing()]
 
     def outgoing(self) -> list[ConnectorState]:
         me = self.topology.instance_id
-        with _answering():
-            return [one for one in self.assembled.connectors.states() if one.holder == me]
+        return [one for one in self.all_states() if one.holder == me]
 
     def _serve(self) -> None:
         self._server.run(sockets=[self._listener])

@@ -41,8 +41,8 @@ class Served:
         """End it, and return whether it did in time."""
         if not self._thread.is_alive():
             return True
-        self._server.should_exit = True
         self._loop.call_soon_threadsafe(self._app.state.stopping.set)
+        self._server.should_exit = True
         self._thread.join(timeout)
         return not self._thread.is_alive()
 

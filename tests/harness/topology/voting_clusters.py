@@ -1,6 +1,12 @@
 """Clusters that vote, for tests that drive their members step by step."""
 
+from functools import partial
+
+import pytest
+
+from packhorse.db.engine import Timeouts
 from packhorse.topology.membership import Membership
+from packhorse.topology.patience import bookkeeper_connection
 from packhorse.topology.voting.member import VotingMember
 from packhorse.topology.voting.sql import SqlVotingStore
 from tests.harness.clock import ManualClock
@@ -50,6 +56,15 @@ class VotingMemoryCluster:
         """There is nothing to give back."""
 
 
+def wait_for_busy_machine(patched: pytest.MonkeyPatch) -> None:
+    """Let stores that are opened from now on wait as long as tests may stand still."""
+    limits = Timeouts(60_000, 60_000, 60_000).settings
+    connection = partial(
+        bookkeeper_connection, patience_s=60.0, connect_timeout="60", session=limits
+    )
+    patched.setattr("packhorse.topology.voting.sql.bookkeeper_connection", connection)
+
+
 class VotingSqlCluster:
     """A database of its own; no clock of the database decides, so none has to be moved."""
 
@@ -57,6 +72,8 @@ class VotingSqlCluster:
 
     def __init__(self, databases: Databases) -> None:
         self.clock = ManualClock()
+        self._patience = pytest.MonkeyPatch()
+        wait_for_busy_machine(self._patience)
         self._database = LeaseSqlCluster(databases)
         self.url = self._database.url
         self.cut, self.heal = self._database.cut, self._database.heal
@@ -78,3 +95,4 @@ class VotingSqlCluster:
         for store in self._stores.values():
             store.close()
         self._database.close()
+        self._patience.undo()

@@ -48,10 +48,9 @@ def test_calm_makes_it_grow_at_both_and_a_change_on_either_side_takes_it_back(
 ) -> None:
     one = Cluster("one", databases.new(), **_QUICK)
     two = Cluster("two", databases.new(), urls=(one.url,), **_QUICK)
-    known_to_one = one.assembled.connectors.states
 
     def has_grown() -> bool:
-        intervals = [_interval(two), *(known.interval_s for known in known_to_one())]
+        intervals = [_interval(two), *(known.interval_s for known in one.all_states())]
         return intervals == [_LONGEST_S, _LONGEST_S]
 
     with running(one, two):

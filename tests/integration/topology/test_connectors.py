@@ -25,8 +25,7 @@ def test_two_clusters_know_each_other_by_one_connector(
 
 
 def incoming(one: Cluster) -> list[tuple[str, str, str]]:
-    states = one.assembled.connectors.states()
-    return [(seen.direction, seen.instance_id, seen.address) for seen in states]
+    return [(seen.direction, seen.instance_id, seen.address) for seen in one.all_states()]
 
 
 def test_it_works_without_signatures_too(databases: Databases) -> None:

@@ -9,18 +9,16 @@ from functools import partial
 import psycopg
 import pytest
 
-from packhorse.db.engine import Timeouts
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.topology.leader import LeaderOnly, NotLeader, VotingElectionOrder
 from packhorse.topology.membership import StoreUnavailable
-from packhorse.topology.patience import bookkeeper_connection
 from packhorse.topology.voting.member import VotingMember
 from packhorse.topology.voting.records import Heartbeat, Member, StoreView, Vote, Voting
 from packhorse.topology.voting.sql import SqlVotingStore
 from tests.harness.postgres import Databases
 from tests.harness.topology.driven import settled, step
-from tests.harness.topology.voting_clusters import VotingSqlCluster
+from tests.harness.topology.voting_clusters import VotingSqlCluster, wait_for_busy_machine
 from tests.harness.topology.votings import A, B, C, D, heartbeat, voting
 
 pytestmark = pytest.mark.usefixtures("paused_takeovers")
@@ -56,9 +54,7 @@ class Stores:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests pause between two statements, and nobody waits for them."""
-    limits = Timeouts(60_000, 60_000, 60_000)
-    connection = partial(bookkeeper_connection, patience_s=60.0, session=limits.settings)
-    monkeypatch.setattr("packhorse.topology.voting.sql.bookkeeper_connection", connection)
+    wait_for_busy_machine(monkeypatch)
 
 
 @pytest.fixture
