@@ -55,7 +55,7 @@ def test_an_end_that_is_not_stored_with_the_others_keeps_its_place() -> None:
     first, second = crew.ends(5)
     assert crew.leaving() == ["main", "main"]
     assert crew.leaving([other]) == ["main"]
-    crew.held_up(first)
+    crew.put_last(first.running)
     crew.stored(second, lost=False)
     assert crew.ends(5) == [first]
     assert (crew.unstored, crew.leaving([])) == (1, [])

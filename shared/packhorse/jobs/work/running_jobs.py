@@ -125,11 +125,11 @@ class RunningJobs:
         """Return ends that are to be stored, the oldest first; they stay until `stored`."""
         return list(islice(self._ends.values(), limit))
 
-    def put_last(self) -> None:
-        """Let the oldest end wait for the others, because it may be what can't be stored."""
+    def put_last(self, running: RunningAttempt | None = None) -> None:
+        """Let an end that can't be stored now wait for the others: the oldest, or that of one."""
         if self._ends:
-            running = next(iter(self._ends))
-            self._ends[running] = self._ends.pop(running)
+            last = next(iter(self._ends)) if running is None else running
+            self._ends[last] = self._ends.pop(last)
 
     @property
     def unstored(self) -> int:
@@ -143,10 +143,6 @@ class RunningJobs:
         """
         ends = self._ends if stored is None else stored
         return [one.job.queue for one in ends if one in self._returned]
-
-    def held_up(self, end: End) -> None:
-        """Let an end wait for the others: a transaction, maybe its own, holds its attempt."""
-        self._ends[end.running] = self._ends.pop(end.running)
 
     def stored(self, end: End, *, lost: bool) -> None:
         """Note that an end is stored, or came too late."""

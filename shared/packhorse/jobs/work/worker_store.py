@@ -134,7 +134,7 @@ class WorkerStore:
         """Let what was stored take effect here."""
         for end, ending in written.ends:
             if ending.state is JobState.ACTIVE:
-                self._running_jobs.held_up(end)
+                self._running_jobs.put_last(end.running)
                 continue
             self._running_jobs.stored(end, lost=ending.state is None)
             _count(end.running, ending)
