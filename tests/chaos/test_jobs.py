@@ -178,7 +178,7 @@ class Faults:
 
     def _stop(self) -> str:
         victim = self._victim()
-        await_ready(victim, supervised=True)
+        await_ready(victim)
         assert victim.stop(180) == 0, victim.said()
         victim.start()
         return "stopped"
@@ -206,7 +206,7 @@ def test_every_effect_is_there_once_whatever_is_killed() -> None:
         eventually(lambda: _left(run.url) == 0, timeout=SETTLED_S, interval=0.5, what="all done")
         took = time.monotonic() - began
         for one in run.workers:
-            await_ready(one, supervised=True)
+            await_ready(one)
             assert one.stop(180) == 0, one.said()
         had = ledger.effects(run.url)
         ledger.check_all(had, ledger.outcomes(run.url), JOBS)
@@ -223,11 +223,11 @@ def test_every_effect_is_there_once_whatever_is_killed() -> None:
         print(json.dumps(reported))
 
 
-def await_ready(worker: Process, *, supervised: bool = False) -> None:
-    """Wait until it handles SIGTERM; supervised, one that found no database is started again."""
+def await_ready(worker: Process) -> None:
+    """Wait until it handles SIGTERM; one that found no database is started again."""
 
     def handles_signals() -> bool:
-        if supervised and not worker.running:
+        if not worker.running:
             worker.start()
         return "ready" in worker.output.read_text()
 
@@ -259,7 +259,7 @@ def test_a_worker_is_paused_past_its_lease_and_resumed(
         number = run.jobs().add_job(topic, id="1").job.number
         eventually(lambda: f"begun {number}" in sleeper.output.read_text(), what="it begins")
         sleeper.pause()
-        run.add("other", broken=broken)
+        await_ready(run.add("other", broken=broken))
         eventually(lambda: _left(run.url) == 0, timeout=SETTLED_S, what="the other one has done it")
         sleeper.resume()
         assert sleeper.stop(180) == 0, "it ends what it has begun"

@@ -25,7 +25,6 @@ from tests.harness import imported
 from tests.harness.waiting import eventually, pause
 
 READY_S = 180.0
-_STARTS = 4
 _NOT_NOW = ("connection timeout expired", "; try again")
 """What a program says last that ends because its database or Kafka has not answered for 5 s."""
 
@@ -130,22 +129,21 @@ class Program(Process):
         self.url = f"http://127.0.0.1:{port}"
 
     def ready(self, timeout: float = READY_S) -> "Program":
-        """Wait until it can work, and return it.
-
-        As by its supervisor, it is started again where what it needs was too busy to answer.
-        """
-        again = iter(range(1, _STARTS))
+        """Wait until it can work, and return it."""
 
         def answers() -> bool:
-            passes = not self.running and any(one in self.said(1) for one in _NOT_NOW)
-            if passes and next(again, None):
-                self.start()
+            self.supervise()
             if not self.running:  # waiting does not help any more
                 raise RuntimeError(self.said())
             return is_ready(self.url)
 
         eventually(answers, timeout=timeout, what=f"{self.name} ready\n{self.said()}")
         return self
+
+    def supervise(self) -> None:
+        """Start it again, as its supervisor does, where what it needs was too busy to answer."""
+        if not self.running and any(one in self.said(1) for one in _NOT_NOW):
+            self.start()
 
     def restart(self) -> None:
         """End it cleanly and start it again."""

@@ -30,7 +30,9 @@ def kill_while_importing(program: Program, url: str, offset: int) -> int:
     while True:
         waiting = eventually(
             lambda: (
-                session_that_waits(url) not in (None, *ended) or position_of(url).offset >= offset
+                program.supervise()
+                or session_that_waits(url) not in (None, *ended)
+                or position_of(url).offset >= offset
             )
         )
         if position_of(url).offset >= offset:
@@ -49,6 +51,7 @@ def test_a_package_whose_import_ends_with_the_worker_is_given_up(
         "sub", database_url, max_retries=1, editable=True, backoff_first_s=0.1
     )
     program.start()
+    program.ready()
     reached(database_url, journal_feed.add(page("/deadly", 1)))
     with locked(database_url, "/deadly"):
         bad = journal_feed.add(page("/deadly", 2))
@@ -67,10 +70,9 @@ def test_a_package_whose_import_ends_with_the_worker_is_given_up(
 def test_a_worker_paused_longer_than_its_lease_imports_nothing_twice(
     programs: Programs, journal_feed: Feed, database_url: str
 ) -> None:
-    first = start(programs, database_url)
+    first = start(programs, database_url).ready()
     reached(database_url, journal_feed.add(page("/n", 0)))
-    second = start(programs, database_url)
-    second.ready()
+    second = start(programs, database_url).ready()
     for round_, (runs, other) in enumerate([(first, second), (second, first)]):
         runs.pause()
         for number in range(15):
@@ -96,18 +98,18 @@ def test_a_worker_killed_again_and_again_loses_and_repeats_nothing(
     programs: Programs, journal_feed: Feed, database_url: str
 ) -> None:
     journal_feed.producer = "author"
-    program = start(programs, database_url)
+    program = start(programs, database_url).ready()
     for round_ in range(3):
         for number in range(40):
             last = journal_feed.add(page(f"/n{number % 7}", 40 * round_ + number))
         reached(database_url, last - 24)
         program.kill()
         program.start()
+        program.ready()
     reached(database_url, last)
     eventually(lambda: len({s.offset for s in journal_feed.statuses()}) == last + 1)
     assert {status.status for status in journal_feed.statuses()} == {Status.IMPORTED}
     assert_is_the_fold(database_url, journal_feed)
-    program.ready()
     assert program.stop() == 0
     assert len(content_of(database_url)) == 7
 

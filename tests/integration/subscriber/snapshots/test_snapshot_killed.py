@@ -42,6 +42,11 @@ def started(programs: Programs, url: str) -> Program:
     return program
 
 
+def until_it_waits(program: Program, url: str) -> None:
+    """Wait for a load whose session waits for a lock."""
+    eventually(lambda: program.supervise() or session_that_waits(url) is not None, what="a load")
+
+
 def test_killed_in_the_middle_of_a_load_nothing_is_half_there(
     programs: Programs, journal_feed: Feed, prepared: int, database_url: str, complete_url: str
 ) -> None:
@@ -60,13 +65,14 @@ def test_killed_in_the_middle_of_a_load_nothing_is_half_there(
     ):
         with held(database_url, statement):
             program.start()
-            eventually(lambda: session_that_waits(database_url) is not None, what=statement)
+            until_it_waits(program, database_url)
             assert content_of(database_url) == before
             program.kill()
         assert content_of(database_url) == before
         assert position_of(database_url, "old") == old
         assert rows_of(database_url, "SELECT count(*) FROM bookkeeping.position") == [(1,)]
     program.start()
+    program.ready()
     last = journal_feed.add(page("/main/after"))
     for agent in BOTH:
         reached_by(database_url, agent, last)
@@ -90,9 +96,9 @@ def test_a_worker_paused_in_a_load_is_replaced_and_changes_nothing_later(
 ) -> None:
     with occupied(database_url, "/other/n3"):
         paused = started(programs, database_url)
-        eventually(lambda: session_that_waits(database_url) is not None)
+        until_it_waits(paused, database_url)
         paused.pause()
-    second = started(programs, database_url)
+    started(programs, database_url).ready()
     for agent in BOTH:
         reached_by(database_url, agent, prepared)
     last = write(journal_feed, 3)
@@ -102,7 +108,6 @@ def test_a_worker_paused_in_a_load_is_replaced_and_changes_nothing_later(
     last = write(journal_feed, 3)
     for agent in BOTH:
         reached_by(database_url, agent, last)
-    second.ready()
     with complete_on_both(journal_feed, complete_url) as other:
         everywhere(other, last)
     assert hash_of(database_url) == hash_of(complete_url)
